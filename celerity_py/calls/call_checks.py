@@ -231,11 +231,7 @@ class _CheckedAccess(NamedTuple):
         hits = call.checks.find_unwritten(key, np.flatnonzero(flat), flat.size, fill_of(record.dtype).chance)
         if hits.size == 0:
             return
-        index, first = 0, int(hits[0])
-        while first >= masks[index].size:
-            first -= masks[index].size
-            index += 1
-        box = box_around(masks[index], first, self.patches[index].box)
+        box = box_around_first(hits, [patch.box for patch in self.patches])
         raise IncompleteWrite(
             f"{submission.describe()} declares write access to {record.label} "
             f"{show(region_of(self.binding, self.port))}, but leaves {hits.size} of these {flat.size} elements "
@@ -322,6 +318,25 @@ def region_of(binding: Any, port: Port) -> Region:
 def _first_of(mask: np.ndarray[Any, Any], whole: Box) -> tuple[int, ...]:
     """The coordinates of the first of the largest elements of a mask over a box."""
     return tuple(a + int(b) for a, b in zip(whole.min, np.unravel_index(int(np.argmax(mask)), mask.shape), strict=True))
+
+
+def box_around_first(hits: Any, boxes: Sequence[Box]) -> Box:
+    """The largest box of these elements that begins at the first of them; see `box_around`.
+
+    Args:
+        hits: Positions among the elements of all boxes, ascending. Other elements may have their pattern by chance.
+        boxes: One after the other.
+    """
+    start = 0
+    for box in boxes:
+        size = math.prod(box.shape)
+        here = hits[(hits >= start) & (hits < start + size)] - start
+        if here.size:
+            mask = np.zeros(size, bool)
+            mask[here] = True
+            return box_around(mask.reshape(box.shape), int(here[0]), box)
+        start += size
+    raise ValueError("no box has any of these elements")
 
 
 def box_around(mask: np.ndarray[Any, Any], first: int, whole: Box) -> Box:

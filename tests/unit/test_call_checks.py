@@ -13,7 +13,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region, access
-from celerity_py.calls.call_checks import CallChecks, box_around
+from celerity_py.calls.call_checks import CallChecks, box_around, box_around_first
 from celerity_py.calls.fill_patterns import fill_of, outside, position_of
 from tests.support.scripts import line_of, run
 
@@ -309,6 +309,13 @@ def test_random_patterns_agree_with_chance_as_often_as_promised() -> None:
     assert 250 < np.count_nonzero(words == 3) < 540
     wide = fill_of(np.dtype(np.int32)).random(generator, (1000,)).view(np.int32)
     assert wide.min() >= 2**30
+
+
+def test_the_first_box_has_elements_that_were_found_only() -> None:
+    boxes = [Box((0, 0), (2, 3)), Box((4, 0), (6, 3))]
+    assert box_around_first(np.array([0]), boxes) == Box((0, 0), (1, 1))
+    assert box_around_first(np.array([0, 1, 3, 4, 7]), boxes) == Box((0, 0), (2, 2))
+    assert box_around_first(np.array([7, 10]), boxes) == Box((4, 1), (6, 2))
 
 
 def test_chance_is_told_from_neglect() -> None:
