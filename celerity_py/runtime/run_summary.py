@@ -92,9 +92,9 @@ def describe_run(settings: Configuration, communicator: Communicator, devices: D
     reason = f" No GPUs: {devices.why_no_gpus}." if devices.why_no_gpus else ""
     given = f" Settings: {', '.join(changed)}." if changed else ""
     return (
-        f"celerity_py {_native.version()}, Python {platform.python_version()}, {ranks}, {library}, "
-        f"{communicator.local_size} of them on this host; backend {devices.backend}, lookahead {settings.lookahead}."
-        f"{reason}{given}"
+        f"celerity_py {_native.version()}, Python {platform.python_version()}, {ranks}, "
+        f"{communicator.local_size} of them on this host, {library}; backend {devices.backend}, "
+        f"lookahead {settings.lookahead}.{reason}{given}"
     )
 
 

@@ -51,7 +51,8 @@ def test_a_run_tells_what_it_has_found_and_chosen(num_ranks: int | None, transpo
     variables = {"CELERITY_LOG_LEVEL": "info", "CELERITY_TRANSPORT": transport, "CELERITY_DEVICES": "cpu:3"}
     outcome = run(num_ranks, sys.executable, "-c", PROGRAM, variables=variables)
     assert outcome.status == 0, outcome.errors
-    assert outcome.errors.count(f"{num_ranks or 1} rank(s), ") == 1
+    count = num_ranks or 1
+    assert outcome.errors.count(f", {count} rank(s), {count} of them on this host, ") == 1
     assert re.search(r"celerity_py \S.*, Python 3\..*; backend cpu, lookahead auto\. Settings: ", outcome.errors)
     chosen = [f"{name}={value}" for name, value in variables.items() if value != "auto"]
     assert f"{', '.join(sorted(chosen))}.\n" in outcome.errors
