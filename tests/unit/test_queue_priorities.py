@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -203,6 +204,33 @@ def test_the_lowest_of_three_queues_goes_on_under_a_constant_load_of_the_highest
             for thread in threads:
                 thread.join()
     assert done == list(range(20))
+
+
+def test_submits_of_a_lower_queue_are_not_blocked_for_ever_by_a_thread_that_submits_urgent_tasks() -> None:
+    is_over = threading.Event()
+    with queues(0, 1, horizon_step=1, run_ahead=2) as (low, high):
+        far_ahead = threading.Event()
+
+        def load() -> None:
+            for number in itertools.count():
+                if is_over.is_set():
+                    break
+                high.parallel_for(1, lambda chunk: is_over.wait(0.002))
+                if number == 20:  # as far ahead as it may be
+                    far_ahead.set()
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            assert far_ahead.wait(30)
+            u = celerity.Buffer.from_array(np.zeros(2))
+            for _ in range(10):
+                low.parallel_for(2, iota, u.write(access.one_to_one()))
+            np.testing.assert_array_equal(low.fence(u).result(60), [0, 1])
+            assert thread.is_alive()
+        finally:
+            is_over.set()
+            thread.join()
 
 
 @pytest.mark.parametrize("devices", ["cpu:1", "cpu:3"])

@@ -153,21 +153,29 @@ bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint6
 	return m_num_pushed.load(std::memory_order_relaxed) > planned + allowed_events;
 }
 
+bool scheduler::is_behind_by_halves(const std::uint64_t halves) const { return is_behind(halves * m_settings.run_ahead / 2, halves * max_waiting_events / 2); }
+
+// Threads that submit urgent tasks without end keep the program as far ahead as they may. While another thread waits, they may go no further than it.
 bool scheduler::may_submit(const queue_priority queue) const {
-	if(queue > 0) return !is_behind(2 * m_settings.run_ahead, 2 * max_waiting_events);
-	return !m_is_throttled.load(std::memory_order_relaxed) && !is_behind(m_settings.run_ahead, max_waiting_events);
+	if(queue > 0) return !is_behind_by_halves(m_num_throttled.load(std::memory_order_relaxed) > 0 ? 1 : 4);
+	return !m_is_throttled.load(std::memory_order_relaxed) && !is_behind_by_halves(2);
 }
 
 bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue) {
 	if(may_submit(queue)) return true;
-	if(queue == 0) m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
-	const std::uint64_t halves = queue == 0 ? 1 : 3;
-	const auto may_go_on = [&] { return !is_behind(halves * m_settings.run_ahead / 2, halves * max_waiting_events / 2); };
+	if(queue == 0) {
+		m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
+		m_num_throttled.fetch_add(1);
+	}
+	const auto may_go_on = [&] { return !is_behind_by_halves(queue == 0 || m_num_throttled.load(std::memory_order_relaxed) > 0 ? 1 : 3); };
 	std::unique_lock lock(m_progress_mutex);
 	m_num_waiters.fetch_add(1);
 	const bool done = m_progress.wait_for(lock, limit, may_go_on);
 	m_num_waiters.fetch_sub(1);
-	if(done && queue == 0) m_is_throttled = false;
+	if(queue == 0) {
+		m_num_throttled.fetch_sub(1);
+		if(done) m_is_throttled = false;
+	}
 	return done;
 }
 

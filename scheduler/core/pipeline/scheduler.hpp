@@ -168,6 +168,7 @@ class scheduler {
 	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
 	std::atomic<bool> m_is_throttled{false};
+	std::atomic<int> m_num_throttled{0}; ///< calls of `throttle` for queues without a priority
 
 	mutable std::mutex m_notices_mutex;
 	std::vector<planning_notice> m_notices;
@@ -194,6 +195,8 @@ class scheduler {
 	pipeline_observers make_observers();
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
+	/// By more than so many halves of what queues without a priority may be ahead.
+	bool is_behind_by_halves(std::uint64_t halves) const;
 	void forget_dead_buffers();
 };
 
