@@ -993,6 +993,11 @@ class Executor:
         The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.
         """
 
+    def host_task_waits(self, ticket: int) -> None:
+        """
+        The call waits for other ranks, and no longer keeps others from being issued where one goes at a time.
+        """
+
     def host_task_done(self, ticket: int) -> None:
         """The call has returned."""
 

@@ -238,6 +238,8 @@ One thread per device.)")
 	        "next_host_task", [](executor_loop& self) { return to_named(without_gil([&] { return self.next_host_task(); })); },
 	        nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | CombineCall | None"),
 	        "The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.")
+	    .def("host_task_waits", &executor_loop::host_task_waits, "ticket"_a, released(),
+	        "The call waits for other ranks, and no longer keeps others from being issued where one goes at a time.")
 	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
 	    .def(
 	        "register_user_memory",

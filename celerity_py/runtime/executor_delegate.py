@@ -59,6 +59,9 @@ class RuntimeDelegate:
         box = box_from_flat(call.chunk, len(whole.min))
         if isinstance(submission, CollectiveSubmission):
             if runtime.size > 1:  # on all ranks, whether or not this function asks for it
+                # Another rank may have to carry out something else first: a task of another group, or what it sends.
+                if runtime.configuration.sync and runtime.executor is not None:
+                    runtime.executor.host_task_waits(call.ticket)
                 submission.group.connect()
             part: Part = CollectivePart(box, whole, runtime.rank, runtime.size, submission.group)
         else:

@@ -41,6 +41,30 @@ def test_ranks_meet_in_the_tasks_of_many_groups(queue: celerity.Queue) -> None:
         assert [entry for entry in sums if entry[0] == group] == expected
 
 
+@pytest.mark.mpi(min_size=2)
+def test_groups_and_messages_go_on_where_one_operation_runs_at_a_time() -> None:
+    """Rank 0 may begin with one group and the others with another one, and tasks need what rank 0 has yet to send."""
+
+    def add(chunk: Any, view: Any) -> None:
+        time.sleep(0.01)
+        view[chunk.box] += 1
+
+    def meet(part: celerity.CollectivePart, *views: Any) -> None:
+        part.comm.Barrier()
+
+    celerity.configure(sync=True)
+    try:
+        with celerity.Queue() as queue:
+            u = celerity.Buffer.from_array(np.zeros(1))
+            for _ in range(10):
+                queue.parallel_for(1, add, u.read_write(access.one_to_one()))
+                queue.collective(meet, u.read(access.all()), group="a")
+                queue.collective(meet, group="b")
+            assert queue.fence(u).result(60)[0] == 10
+    finally:
+        celerity.configure(sync=None)
+
+
 def test_a_collective_task_transposes_a_matrix_by_alltoall(queue: celerity.Queue) -> None:
     size = celerity.size()
     rows = 4 * size

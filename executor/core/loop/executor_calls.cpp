@@ -37,6 +37,10 @@ void executor_loop::kernel_returned(const call_ticket ticket) {
 	if(m_backend->defers_kernels()) post([&](executor_mail& mail) { mail.launches.push_back(instruction_id(ticket)); });
 }
 
+void executor_loop::host_task_waits(const call_ticket ticket) {
+	post([&](executor_mail& mail) { mail.waiting_calls.push_back(instruction_id(ticket)); });
+}
+
 void executor_loop::host_task_done(const call_ticket ticket) {
 	m_calls.host_task_done(ticket);
 	post([&](executor_mail& mail) { mail.host_calls.push_back(instruction_id(ticket)); });

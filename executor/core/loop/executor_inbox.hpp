@@ -17,18 +17,21 @@ struct executor_mail {
 	std::vector<instruction_batch> batches;
 	std::vector<std::pair<rank_id, pilot_message>> pilots;
 	std::vector<request_id> requests;        ///< complete
+	std::vector<instruction_id> waiting_calls; ///< host tasks that wait for other ranks
 	std::vector<instruction_id> host_calls;  ///< complete
 	std::vector<instruction_id> launches;    ///< of kernels, enqueued
 	std::vector<std::string> failures;
 
 	bool is_empty() const {
-		return queues.empty() && batches.empty() && pilots.empty() && requests.empty() && host_calls.empty() && launches.empty() && failures.empty();
+		return queues.empty() && batches.empty() && pilots.empty() && requests.empty() && waiting_calls.empty() && host_calls.empty() && launches.empty()
+		       && failures.empty();
 	}
 	void clear() {
 		queues.clear();
 		batches.clear();
 		pilots.clear();
 		requests.clear();
+		waiting_calls.clear();
 		host_calls.clear();
 		launches.clear();
 		failures.clear();

@@ -203,8 +203,11 @@ bool executor_loop::take_inbox() {
 	}
 	for(const auto& [from, pilot] : mail.pilots) take_pilot(from, pilot);
 	for(const auto request : mail.requests) m_communication.complete(request, m_done);
-	for(const auto call : mail.host_calls) m_done.push_back(call);
-	m_num_host_calls -= mail.host_calls.size();
+	for(const auto call : mail.waiting_calls) m_num_host_calls -= m_waiting_calls.insert(call).second ? 1 : 0;
+	for(const auto call : mail.host_calls) {
+		m_done.push_back(call);
+		m_num_host_calls -= m_waiting_calls.erase(call) == 0 ? 1 : 0;
+	}
 	for(const auto launched : mail.launches) m_engine.notify_issued(launched);
 	complete_done();
 	for(const auto& text : mail.failures) enter_failure(text);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -136,6 +137,8 @@ class executor_loop final : public instruction_sink {
 	void kernel_returned(call_ticket ticket);
 	/// Blocks; nothing after stop(). Any number of threads.
 	std::optional<host_call> next_host_task() { return m_calls.next_host_task(); }
+	/// A host task that is running waits for other ranks: with `sync`, it no longer keeps others from being issued. Once per call.
+	void host_task_waits(call_ticket ticket);
 	void host_task_done(call_ticket ticket);
 	/// Whether next_kernel() and next_host_task() return at once.
 	bool has_kernel(const device_id device) { return m_calls.has_kernel(device); }
@@ -216,7 +219,8 @@ class executor_loop final : public instruction_sink {
 	std::vector<instruction_id> m_done;
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
 	const instruction* m_current = nullptr; // being issued, for the message if that fails
-	std::size_t m_num_host_calls = 0; // issued and not complete
+	std::size_t m_num_host_calls = 0; // issued and not complete, without those that wait for other ranks
+	std::set<instruction_id> m_waiting_calls; // not complete
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
