@@ -8,6 +8,7 @@ lists the modules. They import neither MPI nor CUDA before they are executed.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -57,7 +58,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
     try:
-        return int(options.execute(options))
+        status = int(options.execute(options))
+        sys.stdout.flush()
+        return status
     except CommandError as error:
         sys.stderr.write(f"celerity-py {options.command}: {error}\n")
         return 1
+    except BrokenPipeError:
+        if not _reader_has_left():
+            raise
+        return 1
+
+
+def _reader_has_left() -> bool:
+    """Whether nobody reads the output any more, as behind `| head`. Then the rest of the output goes nowhere."""
+    try:
+        print(flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at the exit
+        return True
+    return False

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +47,17 @@ def test_a_command_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert outcome.status == 2
     assert "invalid choice: 'inform'" in outcome.errors
     assert "info" in outcome.errors
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_early_ends_a_command_without_a_traceback(unbuffered: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*COMMAND, "run", "--show", "-n", "1", "-m", "this"]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    outcome = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(writing)
+    assert (outcome.returncode, outcome.stderr) == (1, "")
 
 
 # ---- info
