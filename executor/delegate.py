@@ -127,9 +127,6 @@ class NativeExecutor(Protocol):
     def next_host_task(self) -> HostTaskCall | InitializeCall | CombineCall | None:
         """Block until there is host work; None means stop. Any number of threads."""
 
-    def host_task_waits(self, ticket: int) -> None:
-        """The host task of this ticket waits for other ranks: where one operation runs at a time, others may run."""
-
     def host_task_done(self, ticket: int) -> None:
         """The host task of this ticket has run."""
 
