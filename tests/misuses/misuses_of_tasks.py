@@ -87,9 +87,8 @@ IN_A_TASK = [
         def set_weights(chunk, out, weights):
             out[chunk.box] = weights
 
-        queue.parallel_for(8, set_weights, out.write(access.one_to_one()), weights)
+        queue.parallel_for(8, set_weights, out.write(access.one_to_one()), weights, hints=hints.oversubscribe(2))
         """,
-        variables={"CELERITY_DEVICES": "cpu:2"},
     ),
     Misuse(
         "An index outside of the target of a reduction",
