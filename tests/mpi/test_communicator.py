@@ -418,6 +418,7 @@ def test_a_group_is_made_without_messages_among_those_of_the_communicator(
     assert sizes == [communicator.size] * 3
 
 
+@pytest.mark.mpi(min_size=2)
 def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -> None:
     from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
