@@ -298,8 +298,13 @@ class _Walk:
         issued = begun - _or(rank.times["queued_us"][row], 0.0)
         blocker, blocked_until = -1, float("-inf")
         for candidate in (work.end_row(int(rank.numbers["after"][row])), int(work.before_on_lane[row])):
-            if candidate >= 0 and blocked_until < rank.end[candidate] <= self._time + _EPSILON_US:
-                blocker, blocked_until = candidate, float(rank.end[candidate])
+            if candidate < 0:
+                continue
+            end = float(rank.end[candidate])
+            if end > self._time + _EPSILON_US:  # the host has noticed later than the lane that data is there
+                end = float(rank.end[work.begin_row(int(rank.numbers["instruction"][candidate]))])
+            if blocked_until < end <= self._time + _EPSILON_US:
+                blocker, blocked_until = candidate, end
         # If it was issued late, then the completion of another instruction has made the executor issue it.
         last = _last(self._host.done_ends, issued)
         if last >= 0 and max(handed, blocked_until) + _PROMPT_US < issued and self._host.done_ends[last] > handed:
@@ -325,7 +330,9 @@ class _Walk:
                 submitted = float(host.submit_ends[last])
             previous = float(rank.end[host.plans[place - 1]]) if place > 0 else float("-inf")
             if previous < submitted or previous < self._time - _IDLE_SCHEDULER_US:
-                self._take(submitted, "planning")
+                # The end of a buffer is no submit. The scheduler was idle before it, since the last submit.
+                if submit >= 0 or submitted >= self._time - _IDLE_SCHEDULER_US:
+                    self._take(submitted, "planning")
                 break
             self._take(previous, "planning")
             place -= 1
