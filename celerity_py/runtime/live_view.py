@@ -31,19 +31,17 @@ _HOST_MEMORY: Final = 1
 _FIRST_DEVICE_MEMORY: Final = 2
 _PIPE_WIDTH: Final = 140  # characters of a table that no terminal shows
 _HEADS: Final = (
-    *(
-        "rank",
-        "steps/s",
-        "tasks/s",
-        "ahead",
-        "computing",
-        "waiting",
-        "planning",
-        "starved",
-        "blocked",
-        "per device",
-        "host",
-    ),
+    "rank",
+    "steps/s",
+    "tasks/s",
+    "ahead",
+    "computing",
+    "waiting",
+    "planning",
+    "starved",
+    "blocked",
+    "per device",
+    "host",
     "waits for",
 )
 

@@ -16,6 +16,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
+from cluster_jobs.benchmarks.launching import devices_of
 from tests.gpu.launching import run
 from tests.property.recorded_programs import run_recorded_programs
 
@@ -61,15 +62,10 @@ def test_random_programs_with_replays_give_the_results_of_a_sequential_run() -> 
     assert run_recorded_programs(500, 32)["replay many times"] > 0
 
 
-def _devices(num_gpus: int) -> str:
-    """The first GPUs of this host."""
-    return "".join(f"{ordinal}," for ordinal in range(num_gpus))
-
-
 @pytest.fixture
 def at_once(num_gpus: int, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Variables with which the kernels of ranks on so many GPUs run at once: on GPUs of their own, or on one by MPS."""
-    devices = {"CELERITY_DEVICES": _devices(num_gpus)}
+    devices = devices_of("cuda", "rank", num_gpus)
     if num_gpus > 1:
         yield devices
         return
@@ -110,7 +106,7 @@ def test_a_replayed_stencil_runs_as_graphs(num_gpus: int, at_once: dict[str, str
 
 @pytest.mark.processes
 def test_ranks_that_share_a_gpu_exchange_nothing_in_graphs(num_gpus: int) -> None:
-    variables = {"CELERITY_DEVICES": _devices(num_gpus)}
+    variables = devices_of("cuda", "rank", num_gpus)
     outcome = run(PROGRAM, "replaying_graphs", num_ranks=2 * num_gpus, variables=variables, limit_s=120)
     assert outcome.status == 0, f"{outcome.output[-4000:]}\n{outcome.errors[-8000:]}"
     assert re.findall(r" in (\d+) graphs", outcome.output) == ["0"] * 2 * num_gpus

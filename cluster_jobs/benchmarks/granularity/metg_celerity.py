@@ -162,22 +162,27 @@ class ReplayedProgram(Program):
 
     recorded: tuple[int, celerity.Recording] | None = None
 
+    def _record(self, iterations: int) -> celerity.Recording:
+        recording = self.queue.record(functools.partial(super().submit, iterations, self.turn))
+        self.recorded = iterations, recording
+        return recording
+
     def prepare(self, iterations: int) -> None:
         """Record a turn, and let the runtime make its graphs, of up to 16 turns."""
         if self.recorded is not None and self.recorded[0] == iterations:
             return
-        self.recorded = iterations, self.queue.record(functools.partial(super().submit, iterations, self.turn))
+        recording = self._record(iterations)
         for _ in range(3):
-            self.queue.replay(self.recorded[1], 31)
+            self.queue.replay(recording, 31)
             self.queue.barrier()
 
     def submit(self, iterations: int, steps: int) -> None:
         """Submit some steps, from the beginning of a turn; steps that fill no turn as in a plain loop."""
         turns, rest = divmod(steps, self.turn)
-        if self.recorded is None:
-            self.recorded = iterations, self.queue.record(functools.partial(super().submit, iterations, self.turn))
-            turns -= 1
-        self.queue.replay(self.recorded[1], turns)
+        recording = self.recorded[1] if self.recorded is not None else None
+        if recording is None:
+            recording, turns = self._record(iterations), turns - 1
+        self.queue.replay(recording, turns)
         super().submit(iterations, rest)
 
 
