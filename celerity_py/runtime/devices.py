@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 # Streams share hardware queues: with too few of them, a stream that waits for another rank stops other streams.
 _HARDWARE_QUEUES: Final = "32"
+# Under MPS all processes on a GPU share its queues: of processes with 32 queues each, the driver refuses the fourth.
+_HARDWARE_QUEUES_WITH_MPS: Final = "8"
 # One of them may go to growth that is only expected: little enough to waste if the growth does not come.
 _PARTS_OF_MEMORY: Final = 8
 
@@ -125,7 +127,8 @@ def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> D
 
 def _visible_gpus() -> tuple[list[str], str]:
     """The identifiers of the GPUs that this process may use; an empty list comes with the reason."""
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", _HARDWARE_QUEUES)  # read when the first context is made
+    queues = _HARDWARE_QUEUES_WITH_MPS if _is_mps_running() else _HARDWARE_QUEUES
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", queues)  # read when the first context is made
     try:
         gpus = list(_native.cuda_device_ids())
     except RuntimeError as error:
@@ -133,6 +136,11 @@ def _visible_gpus() -> tuple[list[str], str]:
     if gpus and importlib.util.find_spec("cupy") is None:
         return [], "CuPy is not installed (pip install 'celerity_py[cuda13]' or 'celerity_py[cuda12]')"
     return gpus, "" if gpus else "the CUDA driver shows no GPU; CUDA_VISIBLE_DEVICES may hide them"
+
+
+def _is_mps_running() -> bool:
+    folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108 - the driver's default
+    return (Path(folder) / "control").exists()
 
 
 def _has_gpu_device() -> bool:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,3 +138,19 @@ def test_one_rank_that_everything_is_checked_of_has_two_cpu_devices(
 ) -> None:
     chosen = choose(0, [[]] * num_ranks, **{"CHECK": "1", **environment})
     assert (chosen.backend, chosen.count) == ("cpu", count)
+
+
+@pytest.mark.parametrize(
+    ("is_running", "given", "expected"), [(True, None, "8"), (False, None, "32"), (True, "4", "4")]
+)
+def test_processes_that_share_a_gpu_by_mps_share_its_hardware_queues(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_running: bool, given: str | None, expected: str
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    if is_running:
+        (tmp_path / "control").touch()
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", given or "")  # so that the variable is put back in the end
+    if given is None:
+        del os.environ["CUDA_DEVICE_MAX_CONNECTIONS"]
+    devices._visible_gpus()
+    assert os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] == expected

@@ -233,7 +233,7 @@ class MultiProcessService:
         self._program = found
         self._folder = Path(tempfile.mkdtemp(prefix="mps-"))
         #: For the environment of processes that shall use it.
-        self.variables: dict[str, str] = {}
+        self.variables = {"CUDA_DEVICE_MAX_CONNECTIONS": "8"}  # as the runtime sets it: all clients share the queues
         for what in ("pipe", "log"):
             (self._folder / what).mkdir()
             self.variables[f"CUDA_MPS_{what.upper()}_DIRECTORY"] = str(self._folder / what)
