@@ -2,7 +2,7 @@
 """The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch.
 
 For an exchange with other ranks, the kernel tells them that data of this rank is ready, waits until theirs is, copies
-it, and answers. An exchange between the devices of a graph counts its own launches: all arguments are constant.
+it, and answers. In a graph, its flags lie in memory of the device: all arguments are constant.
 """
 
 from __future__ import annotations
@@ -46,7 +46,28 @@ __device__ void look_until(const volatile unsigned* stop, IsReached is_reached) 
         if (look > 10000) __nanosleep(2000);  // the other side is some 10 ms behind: leave the bus to others
 #endif
     }
+}
+// A look at a flag in memory of this device. What comes before the flag on the other side is there once the flag is.
+// A fence behind the last look would take longer.
+__device__ unsigned look_at(const volatile unsigned* word) {
+    unsigned value;
+#if __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+#else
+    value = *word;
     __threadfence_system();
+#endif
+    return value;
+}
+__device__ unsigned long long look_at(const volatile unsigned long long* word) {
+    unsigned long long value;
+#if __CUDA_ARCH__ >= 700
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+#else
+    value = *word;
+    __threadfence_system();
+#endif
+    return value;
 }
 // Values wrap around.
 __device__ bool is_behind(unsigned now, unsigned expected) { return (int)(now - expected) < 0; }
@@ -60,7 +81,10 @@ __device__ void raise_flags(const Arguments& arguments) {
 }
 
 __device__ void wait(const Flag& flag, const volatile unsigned* stop) {
-    if (threadIdx.x == 0) look_until(stop, [&](unsigned) { return !is_behind(*flag.address, (unsigned)flag.value); });
+    if (threadIdx.x == 0) {
+        look_until(stop, [&](unsigned) { return !is_behind(*flag.address, (unsigned)flag.value); });
+        __threadfence_system();
+    }
     __syncthreads();
 }
 
@@ -137,95 +161,55 @@ __device__ void copy_all(const Arguments& arguments) {
     if (arguments.num_answers > 0) answer(arguments);
 }
 
-// In an exchange, the value of a flag is the address of the number of launches so far, a word of this device.
-__device__ volatile unsigned* count_of(const Flag& flag) { return reinterpret_cast<volatile unsigned*>(flag.value); }
-
-template <typename Arguments>
-__device__ void raise_counted(const Arguments& arguments) {
-    if (threadIdx.x != 0 || blockIdx.y != 0) return;
-    __threadfence_system();
-    for (unsigned i = 0; i < arguments.num_raised; ++i) {
-        const Flag& flag = arguments.slots[i].raised;
-        const unsigned next = *count_of(flag) + 1;
-        *count_of(flag) = next;
-        *flag.address = next;
-    }
-}
-
-template <typename Arguments>
-__device__ void wait_counted(const Arguments& arguments) {
-    if (threadIdx.x < arguments.waits) {
-        const Flag& flag = arguments.slots[threadIdx.x].part.ready;
-        const unsigned expected = *count_of(flag) + 1;
-        look_until(arguments.stop, [&](unsigned) { return !is_behind(*flag.address, expected); });
-    }
-    __syncthreads();
-}
-
-// The last block counts: until then all blocks read the counts.
-template <typename Arguments>
-__device__ void count_waits(const Arguments& arguments) {
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    if (gridDim.y > 1) {
-        __threadfence();
-        if (atomicAdd(arguments.arrived, 1u) != gridDim.y - 1) return;
-        *arguments.arrived = 0;
-    }
-    for (unsigned i = 0; i < arguments.waits; ++i) ++*count_of(arguments.slots[i].part.ready);
-}
-
-extern "C" __global__ void celerity_exchange(const __grid_constant__ Arguments<8> arguments) {
-    raise_counted(arguments);
-    wait_counted(arguments);
-    if (blockIdx.y < arguments.num_parts) copy_part(arguments);
-    count_waits(arguments);
-}
-
-// The layout is that of rank_flag. Ranks that wait otherwise look at the flag in host memory, and raise it alone.
-struct RankFlag {
+// The layout is that of graph_flag. Between ranks there is a flag in host memory as well. Ranks that wait otherwise
+// look at it, and raise it alone.
+struct GraphFlag {
     volatile unsigned long long* word;
     unsigned long long value;
     volatile unsigned* host;
     unsigned host_value, unused;
 };
-__device__ RankFlag rank_flag(const Flag& flag) { return *(const RankFlag*)flag.address; }
+__device__ GraphFlag graph_flag(const Flag& flag) { return *(const GraphFlag*)flag.address; }
 
 template <typename Arguments>
-__device__ void raise_for_ranks(const Arguments& arguments) {
-    if (blockIdx.y != 0 || threadIdx.x >= arguments.num_raised) return;
-    const RankFlag flag = rank_flag(arguments.slots[threadIdx.x].raised);
+__device__ void raise_in_graph(const Arguments& arguments) {
+    if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x >= arguments.num_raised) return;
+    const GraphFlag flag = graph_flag(arguments.slots[threadIdx.x].raised);
     __threadfence_system();
     if (flag.word != nullptr) *flag.word = flag.value;
-    *flag.host = flag.host_value;
+    if (flag.host != nullptr) *flag.host = flag.host_value;
 }
 
-// A look at the host's memory takes longer than many looks at the device's.
+// A look at the host's memory takes as long as ten looks at the device's, and holds up all threads that look.
 template <typename Arguments>
-__device__ void wait_for_ranks(const Arguments& arguments) {
+__device__ void wait_in_graph(const Arguments& arguments) {
     if (threadIdx.x < arguments.waits) {
-        const RankFlag flag = rank_flag(arguments.slots[threadIdx.x].part.ready);
+        const GraphFlag flag = graph_flag(arguments.slots[threadIdx.x].part.ready);
         look_until(arguments.stop, [&](unsigned look) {
-            if (flag.word != nullptr && *flag.word >= flag.value) return true;
-            return (flag.word == nullptr || look % 16 == 0) && !is_behind(*flag.host, flag.host_value);
+            if (flag.word != nullptr && look_at(flag.word) >= flag.value) return true;
+            if (flag.host == nullptr || (flag.word != nullptr && look % 64 != 0)) return false;
+            return !is_behind(look_at(flag.host), flag.host_value);
         });
     }
     __syncthreads();
 }
 
-extern "C" __global__ void celerity_rank_exchange(const __grid_constant__ Arguments<8> arguments) {
-    raise_for_ranks(arguments);
-    wait_for_ranks(arguments);
+extern "C" __global__ void celerity_exchange(const __grid_constant__ Arguments<8> arguments) {
+    raise_in_graph(arguments);
+    wait_in_graph(arguments);
     if (blockIdx.y < arguments.num_parts) copy_part(arguments);
 }
 
 struct FlagArguments {
-    RankFlag* destination;
+    GraphFlag* destination;
     unsigned long long count;
-    RankFlag flags[120];
+    GraphFlag flags[120];
 };
 extern "C" __global__ void celerity_set_flags(const __grid_constant__ FlagArguments arguments) {
     if (threadIdx.x < arguments.count) arguments.destination[threadIdx.x] = arguments.flags[threadIdx.x];
+}
+extern "C" __global__ void celerity_advance_flags(GraphFlag* flags, unsigned long long count) {
+    for (unsigned long long i = threadIdx.x; i < count; i += blockDim.x) ++flags[i].value;
 }
 
 // A launch takes the longer, the more bytes of arguments it has.
@@ -237,8 +221,8 @@ _FUNCTIONS = (
     "celerity_few_copies",
     "celerity_many_copies",
     "celerity_exchange",
-    "celerity_rank_exchange",
     "celerity_set_flags",
+    "celerity_advance_flags",
 )
 _modules: dict[int, Any] = {}  # by ordinal; they live as long as the process
 
@@ -247,8 +231,8 @@ def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int, int, i
     """Compile the kernels for each GPU, or take them from CuPy's cache on disk.
 
     Returns:
-        Per ordinal the CUfunctions for up to 2 and up to 8 copies, for exchanges in graphs with devices and with ranks,
-        and to set the flags of these.
+        Per ordinal the CUfunctions for up to 2 and up to 8 copies, for exchanges in graphs, to set the flags of these,
+        and to advance those between devices.
     """
     import cupy
 
@@ -261,6 +245,6 @@ def small_copy_functions(ordinals: Sequence[int]) -> list[tuple[int, int, int, i
                     [module.get_function(name).kernel for name in _FUNCTIONS],
                     module,
                 )
-        few, many, exchange, rank_exchange, set_flags = (int(kernel.ptr) for kernel in _modules[ordinal][0])
-        functions.append((few, many, exchange, rank_exchange, set_flags))
+        few, many, exchange, set_flags, advance_flags = (int(kernel.ptr) for kernel in _modules[ordinal][0])
+        functions.append((few, many, exchange, set_flags, advance_flags))
     return functions

@@ -56,17 +56,17 @@ class device {
 			m_place = ready.at(random() % ready.size());
 			m_current = &m_part.nodes[m_place];
 			check(m_current->raised.size() <= cuda_small_copies::max_parts && m_current->awaited.size() <= cuda_small_copies::max_parts, "a kernel has slots");
-			for(const auto& raised : m_current->raised) {
-				const auto& flag = std::get<cuda_graph_flag>(raised);
-				check(flag.from == m_part.device && flag.word != flag.awaited_count, "flags have words of their own");
-				check(!std::exchange(flags[{flag.to, flag.word}], true), "a flag is raised once");
+			for(const auto flag : m_current->raised) {
+				const auto& word = m_part.words.at(flag);
+				check(word.device != m_part.device, "a device raises flags in the memory of others");
+				check(!std::exchange(flags[{word.device, word.number}], true), "a flag is raised once");
 			}
 			has_begun = true;
 		}
-		for(const auto& awaited : m_current->awaited) {
-			const auto& flag = std::get<cuda_graph_flag>(awaited);
-			check(flag.to == m_part.device, "a device waits for flags in its own memory");
-			if(!flags[{flag.to, flag.word}]) return has_begun;
+		for(const auto flag : m_current->awaited) {
+			const auto& word = m_part.words.at(flag);
+			check(word.device == m_part.device, "a device waits for flags in its own memory");
+			if(!flags[{word.device, word.number}]) return has_begun;
 		}
 		if(m_current->what.has_value()) run(number_of(*m_current->what));
 		m_is_done[m_place] = true;
@@ -83,6 +83,11 @@ class device {
 	std::size_t m_place = 0;
 };
 
+bool is_before(const cuda_graph_part& part, const std::uint32_t early, const std::uint32_t late) {
+	const auto& after = part.nodes.at(late).after;
+	return std::any_of(after.begin(), after.end(), [&](const auto node) { return node == early || (node > early && is_before(part, early, node)); });
+}
+
 void run_round(std::mt19937& random) {
 	const auto operations = make_operations(random, 1 + random() % 12);
 	const auto parity = random() % 4;
@@ -91,6 +96,9 @@ void run_round(std::mt19937& random) {
 		for(const auto& node : part.nodes) {
 			const bool is_urgent = !node.is_exchange() && operations[number_of(*node.what)].is_urgent;
 			check(node.is_urgent == is_urgent, "a node is as urgent as its operation");
+			for(const auto one : node.after) {
+				for(const auto other : node.after) check(other == one || !is_before(part, other, one), "no edge is implied by another one");
+			}
 		}
 	}
 	std::vector<device> devices(parts.begin(), parts.end());

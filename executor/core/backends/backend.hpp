@@ -40,13 +40,14 @@ struct shared_flag {
 	friend bool operator==(const shared_flag&, const shared_flag&) = default;
 };
 
-/// A flag between two ranks that a kernel of a graph raises, or for which it waits. Kernels read it in this layout.
-struct rank_flag {
+/// A flag between two ranks, or two devices of a rank, that a kernel of a graph raises, or for which it waits. Kernels read it in this layout.
+struct graph_flag {
 	std::uint64_t word = 0; ///< on the device that waits; reached when it holds `value` or a later one. 0: there is none
 	std::uint64_t value = 0;
-	shared_flag host; ///< raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word
+	/// Between ranks: raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word.
+	shared_flag host;
 };
-static_assert(sizeof(rank_flag) == 32);
+static_assert(sizeof(graph_flag) == 32);
 
 /// The waits of an operation on a lane, besides those for the operations before it there.
 struct lane_waits {
@@ -142,7 +143,7 @@ class backend {
 	/// On a lane of any device of the graph. The graph outlives the completion of the position. `flags` are those of this launch. Not before the latest launch
 	/// with flags is complete, unless a wait sees to that.
 	virtual void enqueue_graph(lane_position /* position */, const lane_waits& /* waits */, operation_graph& /* graph */,
-	    std::span<const rank_flag> /* flags */) {
+	    std::span<const graph_flag> /* flags */) {
 		throw std::logic_error("this backend has no graphs");
 	}
 	/// Sets every byte, and returns when that is done.

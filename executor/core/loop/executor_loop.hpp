@@ -208,7 +208,7 @@ class executor_loop final : public instruction_sink {
 	std::deque<staged_batch> m_staged;
 	std::unordered_map<instruction_id, bool> m_released_early; ///< transfers of staged batches; whether the data is ready
 	event_count::clock::time_point m_staged_until{};           ///< so long the first batch waits for more periods; 0: it does not
-	std::vector<rank_flag> m_flags;                            ///< of the latest run
+	std::vector<graph_flag> m_flags;                            ///< of the latest run
 	direct_sender m_sender;
 	direct_receiver m_receiver;
 	communication m_communication;

@@ -11,6 +11,7 @@
 
 #include "instruction_facts.hpp"
 #include "scheduler/core/base/overloaded.hpp"
+#include "scheduler/core/base/transitive_order.hpp"
 
 namespace celerity {
 
@@ -42,20 +43,6 @@ std::optional<device_id> device_of_step(const instruction& item, const request_r
 	return copy != nullptr && is_device_memory(copy->destination.memory) ? device_of(copy->destination.memory) : lanes.device;
 }
 
-/// The steps that are complete when an instruction is complete.
-class step_set {
-  public:
-	explicit step_set(const std::size_t num_steps) : m_words((num_steps + 63) / 64) {}
-	void insert(const std::uint32_t step) { m_words[step / 64] |= std::uint64_t{1} << step % 64; }
-	bool contains(const std::uint32_t step) const { return (m_words[step / 64] >> step % 64 & 1) != 0; }
-	void merge(const step_set& other) {
-		for(std::size_t i = 0; i < m_words.size(); ++i) m_words[i] |= other.m_words[i];
-	}
-
-  private:
-	std::vector<std::uint64_t> m_words;
-};
-
 /// Finds the edges between the steps of a run. A horizon is no step: its successors follow its predecessors.
 class edge_finder {
   public:
@@ -63,16 +50,14 @@ class edge_finder {
 
 	std::vector<period_graph::step> find(const request_rules& rules) {
 		for(std::uint32_t place = 0; place < m_run.size(); ++place) {
-			step_set before(m_run.size());
-			auto front = front_before(place, before);
+			auto front = front_before(place);
 			if(std::holds_alternative<horizon_instruction>(m_run[place]->operation)) {
 				m_fronts[place] = std::move(front);
 				continue;
 			}
 			const auto self = static_cast<std::uint32_t>(m_steps.size());
-			before.insert(self);
-			m_steps.push_back({place, device_of_step(*m_run[place], rules).value(), std::move(front)});
-			m_before.push_back(std::move(before));
+			m_steps.push_back({place, device_of_step(*m_run[place], rules).value(), small_vector<std::uint32_t, 4>(front)});
+			m_order.add(front);
 			m_fronts[place] = {self};
 		}
 		return std::move(m_steps);
@@ -81,11 +66,10 @@ class edge_finder {
   private:
 	instruction_span m_run;
 	std::vector<period_graph::step> m_steps;
-	std::vector<step_set> m_before;                        ///< by step: itself and all steps before it
-	std::vector<small_vector<std::uint32_t, 4>> m_fronts; ///< by place: the last steps that are complete when the instruction is
+	transitive_order m_order;                         ///< of the steps
+	std::vector<std::vector<std::uint32_t>> m_fronts; ///< by place: the last steps that are complete when the instruction is
 
-	/// Steps of which none is before another one. Youngest first: a step stands for all steps before it.
-	small_vector<std::uint32_t, 4> front_before(const std::uint32_t place, step_set& before) const {
+	std::vector<std::uint32_t> front_before(const std::uint32_t place) const {
 		std::vector<std::uint32_t> candidates;
 		const auto first = m_run.front()->id.value;
 		for(const auto dependency : m_run[place]->dependencies) {
@@ -93,14 +77,7 @@ class edge_finder {
 			const auto& front = m_fronts[dependency.value - first];
 			candidates.insert(candidates.end(), front.begin(), front.end());
 		}
-		std::sort(candidates.begin(), candidates.end(), std::greater{});
-		small_vector<std::uint32_t, 4> front;
-		for(const auto step : candidates) {
-			if(before.contains(step)) continue;
-			front.push_back(step);
-			before.merge(m_before[step]);
-		}
-		return front;
+		return m_order.latest_of(std::move(candidates));
 	}
 };
 

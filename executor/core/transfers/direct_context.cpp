@@ -5,13 +5,12 @@ namespace celerity {
 
 namespace {
 
-/// Messages in further slots do without words.
-constexpr std::uint64_t words_per_rank = 1024;
+constexpr std::uint64_t words_per_rank = flag_segment::num_slots;
 /// A sector each, as devices look at some words all the time and write others.
 constexpr std::uint64_t bytes_per_word = 32;
 
 std::uint64_t word_at(const std::uint64_t words, const std::size_t row, const std::uint64_t slot) {
-	return words == 0 || slot >= words_per_rank ? 0 : words + (row * words_per_rank + slot) * bytes_per_word;
+	return words == 0 ? 0 : words + (row * words_per_rank + slot) * bytes_per_word;
 }
 
 } // namespace
@@ -43,12 +42,12 @@ void direct_context::open(const rank_id peer, const flag_segment::offer& offer) 
 	if(words.has_value() && own_words != 0) opened.words = reinterpret_cast<std::uintptr_t>(device_backend.open_peer_slab(*words)) + words->offset_bytes;
 }
 
-rank_flag direct_context::ready_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
+graph_flag direct_context::ready_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
     const shared_flag& host) const {
 	return {is_sender ? word_at(peer.words, own_position, slot) : word_at(own_words, peer.position, slot), value, host};
 }
 
-rank_flag direct_context::answer_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
+graph_flag direct_context::answer_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
     const shared_flag& host) const {
 	const std::size_t behind = own_flags.num_ranks();
 	return {is_sender ? word_at(own_words, behind + peer.position, slot) : word_at(peer.words, behind + own_position, slot), value, host};

@@ -74,8 +74,8 @@ struct direct_context {
 	void agree(const std::vector<rank_id>& peers);
 
 	/// The flags of a message between graphs. `slot` and `value` are those of its answer; the host flags are those of other transfers.
-	rank_flag ready_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
-	rank_flag answer_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
+	graph_flag ready_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
+	graph_flag answer_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
 
 	bool has_peers() const { return has_agreed; }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }

@@ -72,8 +72,8 @@ class direct_receiver {
 	/// A part of a receive that a graph carries out. The fetch of the last part of a message raises the answer. The flags are of this launch.
 	struct graph_fetch {
 		copy_operation copy;
-		rank_flag ready;
-		std::optional<rank_flag> answer;
+		graph_flag ready;
+		std::optional<graph_flag> answer;
 	};
 	/// The boxes outlive the completion of the instruction. The graph carries out the receives in the order of the calls.
 	std::vector<graph_fetch> begin_in_graph(instruction_id id);

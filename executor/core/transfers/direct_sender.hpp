@@ -26,8 +26,8 @@ class direct_sender {
 	void signal(const issue& item, const lane_waits& waits);
 	/// Of an announced send that a graph carries out: the flag that it raises, and the flag for which it waits in the end. Both are of this launch.
 	struct graph_flags {
-		rank_flag ready;
-		rank_flag answer;
+		graph_flag ready;
+		graph_flag answer;
 	};
 	graph_flags begin_in_graph(instruction_id id);
 	/// No flag if the answer has come.

@@ -212,31 +212,11 @@ void copy_small(void* const* const parameters) {
 template <typename Arguments>
 inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
 
-inline std::uint32_t& count_of(const flag_to_see& flag) { return *reinterpret_cast<std::uint32_t*>(flag.value); }
-
-/// This is asked again and again: the word for blocks that have arrived says that the flags are raised.
-inline bool may_exchange(void* const* const parameters) {
-	const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-	if(std::exchange(*arguments.arrived, 1) == 0) {
-		for(std::uint64_t i = 0; i < arguments.num_raised; ++i) raise({arguments.slots[i].raised.address, ++count_of(arguments.slots[i].raised)});
-	}
-	const auto is_ready = [](const small_copy_slot& slot) { return is_reached({slot.part.ready.address, count_of(slot.part.ready) + 1}); };
-	return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_ready);
-}
-
-inline void exchange(void* const* const parameters) {
-	const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-	if(is_stopped(arguments)) return emulated_cuda::trap();
-	*arguments.arrived = 0;
-	copy_parts(arguments);
-	for(std::uint64_t i = 0; i < arguments.waits; ++i) ++count_of(arguments.slots[i].part.ready);
-}
-
-struct rank_exchange {
-	static const rank_flag& flag_at(const flag_to_see& flag) { return *reinterpret_cast<const rank_flag*>(flag.address); }
-	static bool is_up(const rank_flag& flag) {
+struct exchange {
+	static const graph_flag& flag_at(const flag_to_see& flag) { return *reinterpret_cast<const graph_flag*>(flag.address); }
+	static bool is_up(const graph_flag& flag) {
 		return (flag.word != 0 && std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flag.word)).load(std::memory_order_acquire) >= flag.value)
-		       || is_reached(flag.host);
+		       || (flag.host.address != nullptr && is_reached(flag.host));
 	}
 	/// This is asked again and again, and the flags may have gone to other messages.
 	static bool may_go(void* const* const parameters) {
@@ -247,7 +227,7 @@ struct rank_exchange {
 				const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(flag.word));
 				if(word.load() < flag.value) word.store(flag.value, std::memory_order_release);
 			}
-			if(!is_reached(flag.host)) raise(flag.host);
+			if(flag.host.address != nullptr && !is_reached(flag.host)) raise(flag.host);
 		}
 		const auto is_slot_up = [](const small_copy_slot& slot) { return is_up(flag_at(slot.part.ready)); };
 		return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_slot_up);
@@ -260,18 +240,23 @@ struct rank_exchange {
 };
 
 struct flags_to_set {
-	rank_flag* destination;
+	graph_flag* destination;
 	std::uint64_t count;
-	rank_flag flags[120];
+	graph_flag flags[120];
 };
 inline void set_flags(void* const* const parameters) {
 	const auto& given = *static_cast<const flags_to_set*>(parameters[0]);
 	std::copy_n(given.flags, given.count, given.destination);
 }
 
-inline const emulated_cuda::function rank_exchange_function{{sizeof(small_copies<8>)}, rank_exchange::run, rank_exchange::may_go};
+inline void advance_flags(void* const* const parameters) {
+	auto* const flags = *static_cast<graph_flag* const*>(parameters[0]);
+	std::for_each_n(flags, *static_cast<const std::uint64_t*>(parameters[1]), [](graph_flag& flag) { ++flag.value; });
+}
+
+inline const emulated_cuda::function exchange_function{{sizeof(small_copies<8>)}, exchange::run, exchange::may_go};
 inline const emulated_cuda::function set_flags_function{{sizeof(flags_to_set)}, set_flags};
-inline const emulated_cuda::function exchange_function{{sizeof(small_copies<8>)}, exchange, may_exchange};
+inline const emulated_cuda::function advance_flags_function{{sizeof(void*), sizeof(std::uint64_t)}, advance_flags};
 
 inline cuda::function handle_of(const emulated_cuda::function& function) {
 	return reinterpret_cast<cuda::function>(const_cast<emulated_cuda::function*>(&function));

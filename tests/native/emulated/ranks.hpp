@@ -175,7 +175,7 @@ class rank {
 		options.kernels_raise = m_how.kernels_raise;
 		options.graphs_exchange = true;
 		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
-		                                                   handle_of(exchange_function), handle_of(rank_exchange_function), handle_of(set_flags_function)});
+		                                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});
 		return std::make_unique<cuda_backend>(options, completions);
 	}
 

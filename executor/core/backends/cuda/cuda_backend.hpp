@@ -88,7 +88,7 @@ class cuda_backend final : public backend {
 	bool has_graphs() const override { return m_options.graphs && (m_workers.empty() || !m_graph_positions.empty()); }
 	bool do_graphs_exchange() const override;
 	std::unique_ptr<operation_graph> make_graph(std::span<const graph_operation> operations, std::size_t num_flags) override;
-	void enqueue_graph(lane_position position, const lane_waits& waits, operation_graph& graph, std::span<const rank_flag> flags) override;
+	void enqueue_graph(lane_position position, const lane_waits& waits, operation_graph& graph, std::span<const graph_flag> flags) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	std::uintptr_t stream_handle(lane_index lane) const override;

@@ -111,15 +111,12 @@ void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, cons
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
 	if(node.what.has_value()) add_all(small, *node.what);
-	const device_id self(lane.device());
-	const auto flags_of = [&](const std::vector<cuda_node_flag>& flags) {
-		std::vector<cuda_small_copies::exchange_flag> result;
-		for(const auto& flag : flags) result.push_back(graph.flag_of(self, flag));
-		return result;
+	const auto flags_of = [&](const std::vector<std::uint32_t>& numbers) {
+		std::vector<cuda::device_pointer> flags;
+		for(const auto number : numbers) flags.push_back(graph.flag(device_id(lane.device()), number));
+		return flags;
 	};
-	const auto& first = node.raised.empty() ? node.awaited.front() : node.raised.front();
-	small.exchange(m_driver, lane.stream(), std::holds_alternative<rank_flag_number>(first), flags_of(node.raised), flags_of(node.awaited),
-	    graph.word(self, node.arrived), cuda::to_device_pointer(m_stop_word));
+	small.exchange(m_driver, lane.stream(), flags_of(node.raised), flags_of(node.awaited), cuda::to_device_pointer(m_stop_word));
 }
 
 bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {
@@ -145,10 +142,10 @@ std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const 
 	};
 	auto graph = std::make_unique<cuda_graph>(m_driver, part_by_device(operations, num_flags, fits), m_is_cancelled);
 	for(const auto& part : graph->parts) {
-		if(part.num_words == 0) continue;
-		const auto size_bytes = part.num_words * cuda_graph::bytes_per_word;
+		const auto size_bytes = cuda_graph::memory_bytes(part);
+		if(size_bytes == 0) continue;
 		auto* const address = allocate(memory_of(part.device), size_bytes, cuda_graph::bytes_per_word);
-		graph->set_words(part.device, *m_devices.at(part.device.value).arena, address);
+		graph->set_memory(part.device, *m_devices.at(part.device.value).arena, address);
 		fill(memory_of(part.device), address, size_bytes, 0);
 	}
 	return graph;
@@ -156,7 +153,7 @@ std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const 
 
 // Kernels in the graph of one device may wait for that of another one, which nothing may hold up. So all handles exist before the first launch, and no launch
 // comes before the launches of earlier runs on all devices.
-void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const rank_flag> flags) {
+void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
 	auto& graph = static_cast<cuda_graph&>(operations);
 	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, {flags.begin(), flags.end()}});
 	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
@@ -176,17 +173,21 @@ void cuda_backend::enqueue_graph(const lane_position position, const lane_waits&
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
-	auto& handle = step.part->handle;
-	if(handle == nullptr) {
+	const auto& part = *step.part;
+	const auto& small = m_small_copies[lane.device()];
+	if(part.handle == nullptr) {
 		// A stream of its own: a launcher thread may be using the lane's.
 		cuda_lane capturing(m_driver, lane.context(), lane.device(), 0);
-		const cuda::graph graph = capture(capturing, *step.graph, *step.part);
-		const auto code = m_driver.graph_instantiate(&handle, graph, cuda::instantiate_with_node_priorities);
+		const cuda::graph graph = capture(capturing, *step.graph, part);
+		const auto code = m_driver.graph_instantiate(&step.part->handle, graph, cuda::instantiate_with_node_priorities);
 		m_driver.graph_destroy(graph);
 		m_driver.check(code, "cuGraphInstantiate");
+		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), step.graph->flags_with_devices(part), step.graph->flag(part.device, 0));
 	}
-	if(!step.flags.empty()) m_small_copies[lane.device()].set_flags(m_driver, lane.stream(), step.flags, step.graph->word(step.part->device, 0));
-	if(step.launches) m_driver.check(m_driver.graph_launch(handle, lane.stream()), "cuGraphLaunch");
+	if(!step.launches) return;
+	if(!step.flags.empty()) small.set_flags(m_driver, lane.stream(), step.flags, step.graph->flag(part.device, 0));
+	if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), step.graph->flag(part.device, 0), part.num_flags);
+	m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");
 }
 
 } // namespace celerity

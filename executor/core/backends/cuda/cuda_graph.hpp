@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -26,37 +27,43 @@ class cuda_graph final : public operation_graph {
 		for(const auto& part : parts) {
 			if(part.handle != nullptr) m_driver.executable_graph_destroy(part.handle);
 		}
-		for(const auto& [device, memory] : m_words) memory.arena->deallocate(memory.address);
+		for(const auto& [device, memory] : m_memory) memory.arena->deallocate(memory.address);
 	}
 
-	/// Gives the device memory for words, all of them 0.
-	void set_words(const device_id device, slab_arena& arena, void* const address) { m_words.emplace(device, word_memory{&arena, address}); }
-	/// Words also hold the flags of other ranks.
-	cuda::device_pointer word(const device_id device, const std::uint32_t number) const {
-		return cuda::to_device_pointer(m_words.at(device).address) + number * bytes_per_word;
+	static std::size_t memory_bytes(const cuda_graph_part& part) { return (part.num_flags + part.num_words) * bytes_per_word; }
+	/// Gives the device memory for flags and words, all of it 0.
+	void set_memory(const device_id device, slab_arena& arena, void* const address) { m_memory.emplace(device, part_memory{&arena, address}); }
+	/// The `graph_flag` of the present launch.
+	cuda::device_pointer flag(const device_id device, const std::uint32_t number) const {
+		return cuda::to_device_pointer(m_memory.at(device).address) + number * bytes_per_word;
 	}
-	/// A flag in an exchange of the device, which raises it or waits for it.
-	cuda_small_copies::exchange_flag flag_of(const device_id device, const cuda_node_flag& flag) const {
-		if(const auto* const number = std::get_if<rank_flag_number>(&flag)) return {word(device, static_cast<std::uint32_t>(*number)), 0};
-		const auto& between = std::get<cuda_graph_flag>(flag);
-		return {word(between.to, between.word), word(device, device == between.from ? between.raised_count : between.awaited_count)};
+	/// The flags of a part with other devices, before the first launch.
+	std::vector<graph_flag> flags_with_devices(const cuda_graph_part& part) const {
+		std::vector<graph_flag> flags;
+		for(const auto& word : part.words) flags.push_back({address_of(word), 0, {}});
+		return flags;
 	}
 
 	/// Devices look at some words all the time, and write others: each word has a sector of its own.
 	static constexpr std::size_t bytes_per_word = 32;
-	static_assert(sizeof(rank_flag) <= bytes_per_word);
+	static_assert(sizeof(graph_flag) == bytes_per_word);
 
 	std::vector<cuda_graph_part> parts; ///< at least one
 	bool is_prepared = false;           ///< the issuing threads have been told to make the handles
 
   private:
-	struct word_memory {
+	struct part_memory {
 		slab_arena* arena = nullptr;
-		void* address = nullptr;
+		void* address = nullptr; ///< flags, and behind them words
 	};
 	const cuda::driver& m_driver;
-	std::map<device_id, word_memory> m_words;
+	std::map<device_id, part_memory> m_memory;
 	const std::atomic<bool>& m_is_cancelled;
+
+	cuda::device_pointer address_of(const cuda_graph_word& word) const {
+		const auto of_device = [&](const cuda_graph_part& part) { return part.device == word.device; };
+		return flag(word.device, std::find_if(parts.begin(), parts.end(), of_device)->num_flags + word.number);
+	}
 };
 
 /// For the thread that issues operations of the part's device: makes the handle if there is none yet.
@@ -64,7 +71,7 @@ struct cuda_graph_step {
 	const cuda_graph* graph;
 	cuda_graph_part* part;
 	bool launches;
-	std::vector<rank_flag> flags{}; ///< of this launch
+	std::vector<graph_flag> flags{}; ///< with other ranks, of this launch
 };
 
 } // namespace celerity

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "scheduler/core/base/transitive_order.hpp"
+
 namespace celerity {
 
 namespace {
@@ -30,28 +32,35 @@ class part_builder {
   public:
 	part_builder(const device_id device, const std::size_t num_rank_flags) {
 		m_part.device = device;
-		m_part.num_words = static_cast<std::uint32_t>(num_rank_flags);
+		m_part.num_flags = static_cast<std::uint32_t>(num_rank_flags);
 	}
 
-	std::uint32_t add_word() { return m_part.num_words++; }
+	cuda_graph_word add_word() { return {m_part.device, m_part.num_words++}; }
+	std::uint32_t add_flag(const cuda_graph_word& word) {
+		m_part.words.push_back(word);
+		return m_part.num_flags++;
+	}
+	/// Without the edges that others imply: the driver carries out a node with several predecessors later than one in a chain.
 	std::uint32_t add_node(cuda_graph_node&& node) {
+		node.after = m_order.latest_of(std::move(node.after));
+		m_order.add(node.after);
 		m_part.nodes.push_back(std::move(node));
 		return static_cast<std::uint32_t>(m_part.nodes.size() - 1);
 	}
 	/// The next exchange raises the flags behind these nodes.
-	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<cuda_node_flag>& flags) {
+	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<std::uint32_t>& flags) {
 		if(flags.empty()) return;
 		m_raised.insert(m_raised.end(), flags.begin(), flags.end());
 		m_producers.insert(m_producers.end(), nodes.begin(), nodes.end());
 	}
 	/// Returns the node with the last wait and the copies.
-	std::uint32_t add_exchange(std::vector<cuda_node_flag> awaited, std::optional<decltype(graph_operation::what)> copies,
+	std::uint32_t add_exchange(std::vector<std::uint32_t> awaited, std::optional<decltype(graph_operation::what)> copies,
 	    const std::vector<std::uint32_t>& after) {
-		while(m_raised.size() > most_flags) add_link({{}, take_first(m_raised, most_flags), {}, 0, m_producers});
-		cuda_graph_node node{{}, std::exchange(m_raised, {}), take_first(awaited, most_flags), 0, std::exchange(m_producers, {})};
+		while(m_raised.size() > most_flags) add_link({{}, take_first(m_raised, most_flags), {}, m_producers});
+		cuda_graph_node node{{}, std::exchange(m_raised, {}), take_first(awaited, most_flags), std::exchange(m_producers, {})};
 		while(!awaited.empty()) {
 			add_link(std::move(node));
-			node = {{}, {}, take_first(awaited, most_flags), 0, {}};
+			node = {{}, {}, take_first(awaited, most_flags), {}};
 		}
 		node.what = std::move(copies);
 		node.after.insert(node.after.end(), after.begin(), after.end());
@@ -64,14 +73,14 @@ class part_builder {
 
   private:
 	cuda_graph_part m_part;
-	std::vector<cuda_node_flag> m_raised; ///< by the next exchange
+	transitive_order m_order; ///< of the nodes
+	std::vector<std::uint32_t> m_raised; ///< by the next exchange
 	std::vector<std::uint32_t> m_producers; ///< before it
 	std::optional<std::uint32_t> m_last_exchange;
 
 	/// Exchanges follow each other.
 	std::uint32_t add_link(cuda_graph_node&& node) {
 		if(m_last_exchange.has_value()) node.after.push_back(*m_last_exchange);
-		node.arrived = add_word();
 		m_last_exchange = add_node(std::move(node));
 		return *m_last_exchange;
 	}
@@ -86,20 +95,19 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 	if(num_rank_flags > 0 && parts.size() > 1) throw std::logic_error("a graph of several devices has flags of other ranks");
 
 	// One flag from an operation to each other device; the first operation there that depends on it waits for the flag.
-	std::vector<std::vector<cuda_node_flag>> raised(operations.size());
-	std::vector<std::vector<cuda_node_flag>> awaited(operations.size());
+	std::vector<std::vector<std::uint32_t>> raised(operations.size());
+	std::vector<std::vector<std::uint32_t>> awaited(operations.size());
 	std::map<std::pair<std::uint32_t, device_id>, std::uint32_t> first_reader; // to operations
 	for(std::uint32_t i = 0; i < operations.size(); ++i) {
 		const device_id to = operations[i].device;
-		for(const auto flag : operations[i].raised) raised[i].emplace_back(rank_flag_number(flag));
-		for(const auto flag : operations[i].awaited) awaited[i].emplace_back(rank_flag_number(flag));
+		raised[i].assign(operations[i].raised.begin(), operations[i].raised.end());
+		awaited[i].assign(operations[i].awaited.begin(), operations[i].awaited.end());
 		for(const auto earlier : operations[i].after) {
 			const device_id from = operations[earlier].device;
 			if(from == to || !first_reader.try_emplace({earlier, to}, i).second) continue;
-			auto &source = parts.at(from), &target = parts.at(to);
-			const cuda_graph_flag flag{from, to, target.add_word(), source.add_word(), target.add_word()};
-			raised[earlier].push_back(flag);
-			awaited[i].push_back(flag);
+			const auto word = parts.at(to).add_word();
+			raised[earlier].push_back(parts.at(from).add_flag(word));
+			awaited[i].push_back(parts.at(to).add_flag(word));
 		}
 	}
 
@@ -120,14 +128,14 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		if(awaited[i].empty() && is_nothing(operation.what)) {
 			nodes.push_back(std::move(after));
 		} else if(awaited[i].empty()) {
-			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after), operation.is_urgent})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, std::move(after), operation.is_urgent})});
 		} else if(fits(operation.what)) {
 			wait = part.add_exchange(awaited[i], operation.what, after);
 			nodes.push_back({wait});
 		} else {
 			wait = part.add_exchange(awaited[i], std::nullopt, {});
 			after.push_back(wait);
-			nodes.push_back({part.add_node({operation.what, {}, {}, 0, std::move(after), operation.is_urgent})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, std::move(after), operation.is_urgent})});
 		}
 		waits.push_back(wait);
 		part.raise_behind(nodes.back(), raised[i]);

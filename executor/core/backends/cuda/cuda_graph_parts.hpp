@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -16,27 +15,18 @@
 
 namespace celerity {
 
-/// From an operation of one device to those of another. Words are numbered by device.
-struct cuda_graph_flag {
-	device_id from;
-	device_id to;
-	std::uint32_t word = 0; ///< of `to`
-	std::uint32_t raised_count = 0; ///< word of `from`
-	std::uint32_t awaited_count = 0; ///< word of `to`
+/// A flag in the memory of one device, raised by another one. Words are numbered by device.
+struct cuda_graph_word {
+	device_id device;
+	std::uint32_t number = 0;
 };
-
-/// The number of a flag of another rank. A word of the device holds the flag of the present launch.
-enum class rank_flag_number : std::uint32_t {};
-
-using cuda_node_flag = std::variant<cuda_graph_flag, rank_flag_number>;
 
 /// An operation, or an *exchange* with other devices or ranks, or both in one kernel. An exchange raises flags, then waits for flags, and then copies.
 struct cuda_graph_node {
 	std::optional<decltype(graph_operation::what)> what; ///< of an exchange, copies
-	std::vector<cuda_node_flag> raised;
-	std::vector<cuda_node_flag> awaited;
-	std::uint32_t arrived = 0; ///< word of an exchange
-	std::vector<std::uint32_t> after; ///< nodes of the same device
+	std::vector<std::uint32_t> raised; ///< flags of the part
+	std::vector<std::uint32_t> awaited; ///< flags of the part
+	std::vector<std::uint32_t> after; ///< nodes of the same device; none of these is before another one of them
 	bool is_urgent = false; ///< an operation for whose results other devices wait
 
 	bool is_exchange() const { return !raised.empty() || !awaited.empty(); }
@@ -46,7 +36,9 @@ struct cuda_graph_node {
 struct cuda_graph_part {
 	device_id device;
 	std::vector<cuda_graph_node> nodes;
-	std::uint32_t num_words = 0; ///< the first ones hold flags of other ranks
+	std::uint32_t num_flags = 0; ///< that its nodes raise or await; with other ranks, or with other devices
+	std::uint32_t num_words = 0; ///< that other devices raise
+	std::vector<cuda_graph_word> words; ///< by flag with other devices
 	cuda::executable_graph handle = nullptr; ///< made and launched by the thread that issues operations of the device
 };
 

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::uint32_t threads_per_block = 256;
 constexpr std::uint32_t max_blocks_per_part = 64;
+/// All blocks look at the flags, in memory of their device.
+constexpr std::uint32_t max_blocks_per_exchanged_part = 4;
 constexpr std::uint64_t largest_word_bytes = 16;
 
 } // namespace
@@ -51,42 +53,50 @@ bool cuda_small_copies::raise_first(const std::span<const shared_flag> flags) {
 	return true;
 }
 
+std::uint32_t cuda_small_copies::num_blocks(const std::uint32_t most) const {
+	return std::clamp<std::uint32_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, most);
+}
+
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
 	if(m_arguments.num_parts == 0) return;
 	// All blocks of a part look at its flag, across the bus. More than a few looks at a time slow the GPU down.
 	const std::uint32_t most_blocks = m_arguments.waits != 0 ? 1 : max_blocks_per_part;
-	const auto blocks = std::clamp<std::uint32_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, most_blocks);
+	const auto blocks = num_blocks(most_blocks);
 	const auto num_slots = std::max({m_arguments.num_parts, m_arguments.num_raised, m_arguments.num_answers});
 	const auto function = num_slots <= few_parts ? m_functions.few : m_functions.many;
 	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
 	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
-void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream stream, const bool is_with_ranks, const std::span<const exchange_flag> raised,
-    const std::span<const exchange_flag> awaited, const cuda::device_pointer arrived, const cuda::device_pointer stop) {
+void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream stream, const std::span<const cuda::device_pointer> raised,
+    const std::span<const cuda::device_pointer> awaited, const cuda::device_pointer stop) {
 	arguments given = m_arguments;
 	given.num_raised = given.waits = given.num_answers = 0;
-	given.arrived = arrived;
 	given.stop = stop;
-	for(const auto& flag : raised) given.slots.at(given.num_raised++).raised = {flag.address, flag.count};
-	for(const auto& flag : awaited) given.slots.at(given.waits++).part.ready = {flag.address, flag.count};
-	const auto function = is_with_ranks ? m_functions.rank_exchange : m_functions.exchange;
-	const auto num_blocks = std::max(given.num_parts, 1U);
+	for(const auto flag : raised) given.slots.at(given.num_raised++).raised = {flag, 0};
+	for(const auto flag : awaited) given.slots.at(given.waits++).part.ready = {flag, 0};
 	void* parameters[] = {&given};
-	driver.check(driver.launch(function, 1, num_blocks, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+	driver.check(driver.launch(m_functions.exchange, num_blocks(max_blocks_per_exchanged_part), std::max(given.num_parts, 1U), 1, threads_per_block, 1, 1, 0,
+	                 stream, parameters, nullptr),
+	    "cuLaunchKernel");
 }
 
-void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const rank_flag> flags,
+void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const graph_flag> flags,
     const cuda::device_pointer destination) const {
 	flag_arguments given{};
 	for(std::size_t first = 0; first < flags.size(); first += given.count) {
 		const auto some = flags.subspan(first, std::min(flags.size() - first, given.flags.size()));
-		given.destination = destination + first * sizeof(rank_flag);
+		given.destination = destination + first * sizeof(graph_flag);
 		given.count = some.size();
 		std::copy(some.begin(), some.end(), given.flags.begin());
 		void* parameters[] = {&given};
 		driver.check(driver.launch(m_functions.set_flags, 1, 1, 1, 128, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 	}
+}
+
+void cuda_small_copies::advance_flags(const cuda::driver& driver, const cuda::stream stream, cuda::device_pointer flags, std::uint64_t count) const {
+	void* parameters[] = {&flags, &count};
+	driver.check(driver.launch(m_functions.advance_flags, 1, 1, 1, 256, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
 } // namespace celerity

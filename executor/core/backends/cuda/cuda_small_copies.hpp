@@ -28,9 +28,9 @@ class cuda_small_copies {
 	struct functions {
 		cuda::function few = nullptr; ///< for up to `few_parts` copies, flags and answers
 		cuda::function many = nullptr;
-		cuda::function exchange = nullptr; ///< with other devices, in graphs
-		cuda::function rank_exchange = nullptr; ///< with other ranks, in graphs
-		cuda::function set_flags = nullptr; ///< for a launch of a graph with such exchanges
+		cuda::function exchange = nullptr; ///< with other devices or ranks, in graphs
+		cuda::function set_flags = nullptr; ///< of a graph with such exchanges
+		cuda::function advance_flags = nullptr; ///< between devices, for a launch of the graph
 	};
 	void set_functions(const functions& compiled) { m_functions = compiled; }
 	bool is_available() const { return m_functions.many != nullptr; }
@@ -52,20 +52,16 @@ class cuda_small_copies {
 	bool raise_first(std::span<const shared_flag> flags);
 	void launch(const cuda::driver& driver, cuda::stream stream) const;
 
-	/// A flag of an exchange in a graph. No parameter changes from launch to launch. Each launch raises a flag between two devices by one, and both devices
-	/// count the launches. A flag between two ranks is a `rank_flag` in memory of the device, which each launch gets anew.
-	struct exchange_flag {
-		cuda::device_pointer address = 0; ///< on the device that waits; of a flag between ranks: of the `rank_flag`
-		cuda::device_pointer count = 0;   ///< on the device of the kernel; of a flag between ranks: 0
-	};
 	/// Whether exchange() can carry out the copies.
 	bool may_exchange() const { return m_total_bytes <= max_waiting_bytes; }
-	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`, all of them between devices or
-	/// all between ranks. `arrived`: as in allow_flags().
-	void exchange(const cuda::driver& driver, cuda::stream stream, bool is_with_ranks, std::span<const exchange_flag> raised,
-	    std::span<const exchange_flag> awaited, cuda::device_pointer arrived, cuda::device_pointer stop);
+	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`. They are addresses of a
+	/// `graph_flag` in memory of the device, so that no parameter of the kernel changes from launch to launch.
+	void exchange(const cuda::driver& driver, cuda::stream stream, std::span<const cuda::device_pointer> raised, std::span<const cuda::device_pointer> awaited,
+	    cuda::device_pointer stop);
 	/// Puts flags into memory of the device.
-	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const rank_flag> flags, cuda::device_pointer destination) const;
+	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const graph_flag> flags, cuda::device_pointer destination) const;
+	/// Adds one to the value of each flag.
+	void advance_flags(const cuda::driver& driver, cuda::stream stream, cuda::device_pointer flags, std::uint64_t count) const;
 
   private:
 	struct flag {
@@ -89,7 +85,7 @@ class cuda_small_copies {
 	/// The kernel for few copies takes as many of the slots as it needs.
 	struct arguments {
 		std::uint32_t num_parts;
-		std::uint32_t waits; ///< 0: the flags of the parts have been reached; in an exchange, the number of flags
+		std::uint32_t waits; ///< 0: the flags of the parts have been reached; in an exchange, the number of flags to wait for
 		std::uint32_t num_raised;
 		std::uint32_t num_answers;
 		std::uint64_t arrived;
@@ -100,13 +96,15 @@ class cuda_small_copies {
 	struct flag_arguments {
 		std::uint64_t destination;
 		std::uint64_t count;
-		std::array<rank_flag, 120> flags;
+		std::array<graph_flag, 120> flags;
 	};
 	functions m_functions;
 	arguments m_arguments{};
 	std::size_t m_total_bytes = 0;
 	std::uint32_t m_most_words = 0;
 
+	/// Of each part: enough for the largest one.
+	std::uint32_t num_blocks(std::uint32_t most) const;
 	static flag to_flag(const shared_flag& f) { return {cuda::to_device_pointer(f.address), f.value}; }
 };
 
