@@ -127,7 +127,7 @@ def _cpu_devices(settings: Configuration, num_ranks: int, why_no_gpus: str) -> D
 
 def _visible_gpus() -> tuple[list[str], str]:
     """The identifiers of the GPUs that this process may use; an empty list comes with the reason."""
-    queues = _HARDWARE_QUEUES_WITH_MPS if _is_mps_running() else _HARDWARE_QUEUES
+    queues = _HARDWARE_QUEUES_WITH_MPS if is_mps_running() else _HARDWARE_QUEUES
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", queues)  # read when the first context is made
     try:
         gpus = list(_native.cuda_device_ids())
@@ -138,7 +138,8 @@ def _visible_gpus() -> tuple[list[str], str]:
     return gpus, "" if gpus else "the CUDA driver shows no GPU; CUDA_VISIBLE_DEVICES may hide them"
 
 
-def _is_mps_running() -> bool:
+def is_mps_running() -> bool:
+    """Whether a daemon of MPS runs whose client this process would be."""
     folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108 - the driver's default
     return (Path(folder) / "control").exists()
 

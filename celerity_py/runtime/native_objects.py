@@ -11,7 +11,7 @@ from celerity_py.calls.execution import HOST_BINDER, Binder
 from celerity_py.cuda.execution import CudaBinder, release_cached_memory
 from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
-from celerity_py.runtime.devices import foreseeable_bytes
+from celerity_py.runtime.devices import foreseeable_bytes, is_mps_running
 from celerity_py.runtime.profiling import note_submissions
 from celerity_py.scheduler.errors import ResourceError
 
@@ -78,10 +78,16 @@ def make_executor(runtime: Runtime) -> _native.Executor:
         )
         return _native.Executor(executor, cuda)
     except (RuntimeError, MemoryError) as error:
+        queues = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+        under_mps = (
+            f" Under MPS, all processes share the hardware queues of a GPU. This one asks for "
+            f"CUDA_DEVICE_MAX_CONNECTIONS={queues}: a smaller number in all of them lets more processes in."
+        )
         raise ResourceError(
             f"rank {runtime.rank} cannot set up its GPUs {', '.join(map(str, devices.ordinals))}: "
             f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
             f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
+            f"{under_mps if is_mps_running() else ''}"
         ) from error
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,9 @@ def test_a_buffer_that_is_allocated_again_and_again_is_told_once(
         assert "Submitted at " in text
 
 
-def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def fail(*_: object, **__: object) -> Any:
         raise RuntimeError("cuDevicePrimaryCtxRetain failed: out of memory")
 
@@ -112,6 +115,11 @@ def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(monkeypatch: pytest
     with pytest.raises(
         ResourceError, match=r"rank 0 cannot set up its GPUs 4, 5: RuntimeError: cuDevice.* out of memory.*nvidia-smi"
     ):
+        celerity.Queue()
+    (tmp_path / "control").touch()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    with pytest.raises(ResourceError, match=r"Under MPS.*CUDA_DEVICE_MAX_CONNECTIONS=32: a smaller number"):
         celerity.Queue()
     monkeypatch.undo()
     with celerity.Queue() as queue:
