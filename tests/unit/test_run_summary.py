@@ -104,9 +104,7 @@ def test_a_buffer_that_is_allocated_again_and_again_is_told_once(
         assert "Submitted at " in text
 
 
-def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_gpus_that_cannot_be_set_up_are_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(*_: object, **__: object) -> Any:
         raise RuntimeError("cuDevicePrimaryCtxRetain failed: out of memory")
 
