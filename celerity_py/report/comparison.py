@@ -10,6 +10,7 @@ from celerity_py.report import markup
 from celerity_py.report.analysis import Analysis
 from celerity_py.report.measures import KernelFigures
 from celerity_py.report.page import advice_list, header_of, title_of
+from celerity_py.report.runs import Run
 from celerity_py.report.words import format_percent, format_time
 
 
@@ -29,8 +30,13 @@ def compare_page(first: Analysis, second: Analysis) -> str:
         markup.section(f"advice{letter}", f"Advice about {letter}", advice_list(each))
         for letter, each in zip("AB", runs, strict=True)
     ]
-    title = f"{title_of(first.run)} (A) and {title_of(second.run)} (B)"
+    title = title_of_both(first.run, second.run)
     return markup.page(title, f"<header><h1>{markup.cell(title)}</h1></header>\n{''.join(parts)}")
+
+
+def title_of_both(first: Run, second: Run) -> str:
+    """The programs, and where they ran."""
+    return f"{title_of(first)} (A) and {title_of(second)} (B)"
 
 
 def verdict(first: Analysis, second: Analysis) -> list[str]:

@@ -142,16 +142,35 @@ def test_the_demo_writes_a_picture_of_the_wave(tmp_path: Path) -> None:
     assert pixels[lowest][2] > pixels[lowest][0]  # blue
 
 
-def test_a_picture_is_refused_before_the_run_if_it_is_no_png_file_and_after_it_if_it_cannot_be_written(
-    tmp_path: Path,
-) -> None:
+def test_a_picture_that_is_no_png_file_is_refused() -> None:
     outcome = command_line("demo", "--output", "wave.jpg")
     assert outcome.status == 1
     assert "The picture is a PNG file, but the name 'wave.jpg' does not end in .png." in outcome.errors
     assert not outcome.output
-    outcome = command_line("demo", "--size", "16", "--steps", "2", "--output", str(tmp_path / "no" / "wave.png"))
+
+
+@pytest.mark.parametrize("num_ranks", [None, 2])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_run_and_by_one_rank(
+    num_ranks: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "wave.png"
+    outcome = command_line("demo", "--size", "16", "--output", str(path), num_ranks=num_ranks)
     assert outcome.status == 1
-    assert "celerity-py demo: The picture cannot be written: [Errno 2]" in outcome.errors
+    message = f"celerity-py demo: --output={path}: files cannot be written to the folder {tmp_path / 'file'}: "
+    assert outcome.errors.count(message) == 1
+    assert not outcome.output
+
+
+def test_a_picture_gets_the_folder_that_it_lacks_and_one_that_fills_the_disk_is_a_failure(tmp_path: Path) -> None:
+    picture = tmp_path / "new" / "wave.png"
+    assert command_line("demo", "--size", "16", "--steps", "2", "--output", str(picture)).status == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    picture.symlink_to("/dev/full")
+    outcome = command_line("demo", "--size", "16", "--steps", "2", "--output", str(picture))
+    assert outcome.status == 1
+    assert f"celerity-py demo: {picture}: No space left on device." in outcome.errors
 
 
 # ---- run
@@ -409,6 +428,7 @@ def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
         (("empty.py",), 1, "empty.py has made no queue, so there are no graphs."),
         (("folder",), 1, "the folder folder has no graphs. CELERITY_PRINT_GRAPHS=folder lets a run write them."),
         (("folder", "--steps"), 1, "folder is a folder of graphs, and takes no option --steps."),
+        (("app.py", "-o", "empty.py"), 1, "--output=empty.py: this is a file. Name a folder, such as empty_graphs."),
         (("folder", "-o", "other"), 1, "the pictures of folder go into this folder. Leave --output out."),
         (("app.py",), 1, "the program ends with status 1 on rank 0:\n"),
     ],

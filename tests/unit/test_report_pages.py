@@ -211,6 +211,101 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert f'<td class="words">step</td>{"".join(f"<td>{cell}</td>" for cell in cells)}' in page
 
 
+def test_the_greatest_findings_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = report_of("starve", tmp_path)
+    told, heading, *printed = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(rf"{tmp_path / 'report.html'}, \d+(\.\d)? KiB: .* 1 of 1 rank\(s\), 1 device\(s\)", told)
+    assert heading == "Advice"
+    shown = [f"  {finding}" for finding in findings(page).split(" | ")]
+    rest = [f"  The page has {len(shown) - 3} more."] if len(shown) > 3 else []
+    assert printed == [*shown[:3], *rest]
+
+
+def test_the_verdict_about_two_runs_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, kernel_us in (("a", 100), ("b", 200)):
+        trace = MadeTrace(origin_ns=ord(name))
+        add_chain(trace, kernel_us=kernel_us)
+        trace.write(tmp_path / f"{name}.json")
+    assert main([str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(tmp_path / "both.html")]) == 0
+    told, *lines = capsys.readouterr().out.splitlines()
+    assert told.endswith("made.py: 1 of 1 rank(s), 1 device(s) (A) and made.py: 1 of 1 rank(s), 1 device(s) (B)")
+    assert lines[:2] == ["In short", "  B's critical path takes 2.01 ms, A's 1.01 ms: B is 99 % longer."]
+    assert [line for line in lines if not line.startswith(" ")] == ["In short", "Advice about A", "Advice about B"]
+
+
+@pytest.mark.parametrize("fact", ["rank", "origin_ns", "num_devices", "versions"])
+@pytest.mark.parametrize("value", [None, "x"])
+def test_a_file_whose_facts_were_changed_is_refused_and_named(
+    fact: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = MadeTrace()
+    add_chain(trace)
+    trace.about[0][fact] = value
+    path = trace.write(tmp_path / "a.json")
+    assert main([str(path), "-o", str(tmp_path / "report.html")]) == 1
+    assert f"{path} is no timeline of this version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("event", ["null", "[]", '{"ph": "X", "pid": 0}', '{"ph": "X", "pid": 7, "tid": 1}'])
+def test_an_event_that_is_not_understood_is_refused_and_the_file_named(
+    event: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = MadeTrace()
+    add_chain(trace)
+    path = trace.write(tmp_path / "a.json")
+    path.write_text(path.read_text().replace("\n]}", f",\n{event}\n]}}"))
+    assert main([str(path), "-o", str(tmp_path / "report.html")]) == 1
+    assert f"{path}: an event is not understood" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("output", "complaint"),
+    [
+        ("a.json", "--output=a.json: this is one of the timelines to read. Name another file."),
+        ("folder", "--output=folder: this is a folder. Name a file, such as folder/report.html."),
+        ("a.json/report.html", "--output=a.json/report.html: files cannot be written to the folder a.json: "),
+        ("/dev/full", "/dev/full: No space left on device."),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused(
+    output: str,
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    trace = MadeTrace()
+    add_chain(trace)
+    trace.write(Path("a.json"))
+    before = Path("a.json").read_text()
+    assert main(["a.json", "-o", output]) == 1
+    told = capsys.readouterr()
+    assert complaint in told.err
+    assert not told.out
+    assert Path("a.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("out", "there is no file out. A run with CELERITY_TRACE=out writes out.json, or out.0.json, out.1.json"),
+        (".", ". is a folder. Name the timelines in it, such as out.*.json."),
+    ],
+)
+def test_a_name_without_a_timeline_is_refused(
+    name: str,
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([name, "-o", "report.html"]) == 1
+    assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
