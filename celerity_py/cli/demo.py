@@ -15,6 +15,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py.cli.picture import write_picture
 from celerity_py.cli.words import CommandError, add_command, check_output, failure_of_file, names_files, positive
+from celerity_py.scheduler.errors import ConfigurationError, LaunchError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +75,11 @@ def execute(options: argparse.Namespace) -> int:
     if output and output.suffix != ".png":
         raise CommandError(f"The picture is a PNG file, but the name {str(output)!r} does not end in .png.")
     initial = drop(size)
-    with celerity.Queue() as queue:
+    try:
+        queue = celerity.Queue()
+    except (ConfigurationError, LaunchError) as error:
+        raise CommandError(str(error)) from None
+    with queue:
         if output and not _can_write(queue, output):
             return 1
         u = celerity.Buffer.from_array(initial, name="u")

@@ -53,9 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 if all went well, 1 if the command failed, 2 if the command line is wrong.
     """
     parser = make_parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return 2
     options, rest = parser.parse_known_args(arguments)
     if rest and not options.takes_rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        options.complain(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
     try:
         status = int(options.execute(options))

@@ -38,7 +38,7 @@ def add_command(
         The parser for the arguments of the command.
     """
     parser = commands.add_parser(name, help=summary, description=f"{summary} {details}".strip(), allow_abbrev=False)
-    parser.set_defaults(execute=execute, command=parser.prog.partition(" ")[2])
+    parser.set_defaults(execute=execute, command=parser.prog.partition(" ")[2], complain=parser.error)
     return parser
 
 

@@ -46,6 +46,12 @@ def verdict(first: Analysis, second: Analysis) -> list[str]:
     word = "longer" if ratio > 1 else "shorter"
     difference = format_percent(abs(ratio - 1))
     lines = [f"B's critical path takes {format_time(after)}, A's {format_time(before)}: B is {difference} {word}."]
+    for letter, run in (("A", first.run), ("B", second.run)):
+        if len(run.ranks) < run.size:
+            lines.append(
+                f"{letter} has the timelines of {len(run.ranks)} of {run.size} ranks. If a later run has overwritten "
+                f"the others, leave them out."
+            )
     changes = changed_settings(first, second)
     if changes:
         shown = ", ".join(f"{name} {old} → {new}" for name, (old, new) in changes.items())

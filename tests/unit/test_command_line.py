@@ -49,6 +49,18 @@ def test_a_command_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert "info" in outcome.errors
 
 
+def test_without_a_command_there_is_help_and_a_wrong_option_shows_those_of_its_command() -> None:
+    outcome = command_line()
+    assert (outcome.status, outcome.output) == (2, "")
+    assert "  dry-run " in outcome.errors
+    outcome = command_line("info", "--jsn")
+    assert outcome.status == 2
+    assert outcome.errors.splitlines() == [
+        "usage: celerity-py info [-h] [--json]",
+        "celerity-py info: error: unrecognized arguments: --jsn",
+    ]
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_early_ends_a_command_without_a_traceback(unbuffered: str) -> None:
     reading, writing = os.pipe()
@@ -117,6 +129,13 @@ def test_the_demo_agrees_with_numpy(num_ranks: int | None) -> None:
     assert wave.startswith("A wave on 64 x 64 cells: 20 steps in ")
     assert wave.endswith(f"{num_ranks or 1} rank(s) with 2 CPU device(s) each.")
     assert verdict == "Verified: bit-identical to NumPy."
+
+
+def test_a_demo_that_does_not_start_says_why() -> None:
+    outcome = command_line("demo", CELERITY_DEVICES="cpu:none")
+    assert outcome.status == 1
+    assert outcome.errors.startswith("celerity-py demo: CELERITY_DEVICES=cpu:none is not understood")
+    assert "Traceback" not in outcome.errors
 
 
 def test_a_demo_that_differs_from_numpy_fails(

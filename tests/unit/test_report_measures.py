@@ -322,6 +322,19 @@ def test_missing_ranks_lost_events_and_wrong_clocks_are_told(tmp_path: Path) -> 
 # ---- comparison
 
 
+def test_a_comparison_tells_of_timelines_that_are_not_there(tmp_path: Path) -> None:
+    """As of a run with more ranks, whose first files a later run with the same name has overwritten."""
+    analyses = []
+    for size in (1, 4):
+        trace = MadeTrace(size=size)
+        add_chain(trace)
+        trace.about = {0: trace.about[0]}
+        analyses.append(trace.analyse(tmp_path))
+    assert [line for line in verdict(*analyses) if "timelines" in line] == [
+        "B has the timelines of 1 of 4 ranks. If a later run has overwritten the others, leave them out."
+    ]
+
+
 def test_a_comparison_names_what_changed(tmp_path: Path) -> None:
     first, second = MadeTrace(), MadeTrace(settings={"lookahead": "none", "run_ahead": "16"})
     add_chain(first, kernel_us=100)
