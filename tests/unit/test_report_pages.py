@@ -18,6 +18,7 @@ import pytest
 
 from celerity_py.cli.main import main as command
 from celerity_py.report.analysis import Analysis
+from celerity_py.report.comparison import compare_page
 from celerity_py.report.levels import MAX_SLICES, Levels
 from celerity_py.report.page import report_page
 from celerity_py.report.runs import Rank, Run, Texts, read_run
@@ -407,6 +408,23 @@ def test_a_long_run_shows_bins_over_all_of_it_and_slices_in_its_windows(tmp_path
     window = press(analysis, tmp_path, "ArrowDown 2 n")
     assert "each bin" not in window["told"][1]
     assert "(copy), " in window["told"][2]
+
+
+@needs_browser
+@pytest.mark.processes
+def test_the_facts_of_two_runs_fit_beside_each_other_into_a_narrow_window(tmp_path: Path) -> None:
+    runs = []
+    for words in ("python a.py", f"python /a/long/{'way/' * 20}b.py"):
+        trace = MadeTrace(command=words, processor="A processor with many words in its name")
+        add_chain(trace)
+        runs.append(trace.analyse(tmp_path))
+    look = (
+        "<script>addEventListener('load', () => {const table = document.querySelector('#runs .scroll');"
+        "document.title = `beyond the edge: ${table.scrollWidth - table.clientWidth}`;});</script></head>"
+    )
+    page = tmp_path / "both.html"
+    page.write_text(compare_page(*runs).replace("</head>", look))
+    assert "<title>beyond the edge: 0</title>" in browse(page, tmp_path, "--window-size=600,900", "--dump-dom")
 
 
 @needs_browser
