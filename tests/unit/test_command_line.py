@@ -221,6 +221,8 @@ def test_run_takes_a_module() -> None:
     [
         (("-n", "2"), "no program is given. Name a file, such as app.py, or a module with -m."),
         (("-n", "2", "nowhere.py"), "there is no file nowhere.py."),
+        (("-n", "2", "--launcher", "'", "-m", "this"), "--launcher=' is not understood: no closing quotation."),
+        (("-n", "2", "--launcher", " ", "-m", "this"), "--launcher names no command, such as 'mpiexec -f hosts'."),
         (
             ("-n", "2", "--launcher", "no-such-launcher", "-m", "this"),
             "no-such-launcher cannot be started: No such file",
