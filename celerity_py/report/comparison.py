@@ -11,7 +11,7 @@ from celerity_py.report.analysis import Analysis
 from celerity_py.report.measures import KernelFigures
 from celerity_py.report.page import advice_list, header_of, title_of
 from celerity_py.report.runs import Run
-from celerity_py.report.words import format_percent, format_time
+from celerity_py.report.words import CAUSE_WORDS, format_percent, format_time
 
 
 def compare_page(first: Analysis, second: Analysis) -> str:
@@ -62,7 +62,7 @@ def verdict(first: Analysis, second: Analysis) -> list[str]:
         change = causes_b[cause] - causes_a[cause]
         if abs(change) >= 0.05 * max(before, after):
             more = "more" if change > 0 else "less"
-            lines.append(f"B spends {format_time(abs(change))} {more} on {markup.CAUSE_WORDS[cause]}.")
+            lines.append(f"B spends {format_time(abs(change))} {more} on {CAUSE_WORDS[cause]}.")
     return lines
 
 
