@@ -83,9 +83,12 @@ def _draw(folder: Path, options: argparse.Namespace) -> list[Path]:
         if picture.exists() and picture.stat().st_mtime_ns >= text.stat().st_mtime_ns:
             continue
         try:
-            picture.write_text(to_svg(text.read_text(encoding="utf-8"), str(text), options.limit), encoding="utf-8")
+            drawing = to_svg(text.read_text(encoding="utf-8"), f"graph {text}", options.limit)
+            picture.write_text(drawing, encoding="utf-8")
         except OSError as error:
             raise failure_of_file(error, picture) from None
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{text} is no text in UTF-8: {error}. Was the file changed?") from None
         except ResourceError as error:
             raise CommandError(str(error)) from None
         drawn.append(picture)

@@ -59,6 +59,8 @@ def advise(analysis: Analysis) -> list[Advice]:
 
 def _nothing_known(analysis: Analysis) -> Advice:
     """What most of the time is, where no rule finds a cause of lost time."""
+    if not analysis.path.length:
+        return Advice("The timeline has no kernel, host task or copy", "Trace a run that submits some.", 0.0)
     kernels = analysis.path.share("kernel", "host task")
     told = f"Nothing stands out: kernels and host tasks are {format_percent(kernels)} of the critical path"
     if kernels >= 0.5:

@@ -72,6 +72,14 @@ def test_a_reader_that_leaves_early_ends_a_command_without_a_traceback(unbuffere
     assert (outcome.returncode, outcome.stderr) == (1, "")
 
 
+def test_an_output_without_a_place_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*COMMAND, "run", "--show", "-n", "1", "-m", "this"]
+        outcome = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert outcome.returncode == 1
+    assert outcome.stderr == "celerity-py run: the output cannot be written: No space left on device.\n"
+
+
 # ---- info
 
 
@@ -438,6 +446,26 @@ def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
     outcome = command_line("graph", str(folder))
     assert (outcome.status, outcome.output) == (0, "")
     assert outcome.errors == f"All graphs in {folder} have their pictures.\n"
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"digraph {", "celerity-py graph: the graph broken/x.dot cannot be drawn: "),
+        (b"\xff", "celerity-py graph: broken/x.dot is no text in UTF-8: "),
+    ],
+)
+def test_a_text_that_cannot_be_drawn_is_named(
+    content: bytes, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken").mkdir()
+    Path("broken/x.dot").write_bytes(content)
+    outcome = command_line("graph", "broken")
+    assert outcome.status == 1
+    assert outcome.errors.startswith(text)
+    assert "Traceback" not in outcome.errors
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,12 @@ def test_a_program_that_is_blocked_does_not_starve_anything(tmp_path: Path) -> N
     ]
 
 
+def test_a_run_without_work_is_told(tmp_path: Path) -> None:
+    trace = MadeTrace()
+    trace.add("application", "wait", 0, 10, submission=1)
+    assert findings(trace.analyse(tmp_path)) == ["The timeline has no kernel, host task or copy"]
+
+
 def test_where_no_rule_finds_a_cause_the_greatest_one_is_told(tmp_path: Path) -> None:
     """Here, submits come just in time for devices that are nearly always busy."""
     trace = MadeTrace()
