@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.cli.picture import write_picture
-from celerity_py.cli.words import CommandError, add_command, names_files, positive
+from celerity_py.cli.words import CommandError, add_command, check_output, failure_of_file, names_files, positive
+from celerity_py.scheduler.errors import ConfigurationError, LaunchError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +75,13 @@ def execute(options: argparse.Namespace) -> int:
     if output and output.suffix != ".png":
         raise CommandError(f"The picture is a PNG file, but the name {str(output)!r} does not end in .png.")
     initial = drop(size)
-    with celerity.Queue() as queue:
+    try:
+        queue = celerity.Queue()
+    except (ConfigurationError, LaunchError) as error:
+        raise CommandError(str(error)) from None
+    with queue:
+        if output and not _can_write(queue, output):
+            return 1
         u = celerity.Buffer.from_array(initial, name="u")
         u_next = celerity.Buffer.from_array(initial, name="u_next")
         start = time.perf_counter()
@@ -106,9 +114,25 @@ def execute(options: argparse.Namespace) -> int:
     return int(wrong > 0)
 
 
+def _can_write(queue: celerity.Queue, path: Path) -> bool:
+    """Whether rank 0 can write a file; if not, it says why. The same on all ranks. Collective."""
+    answer = celerity.Buffer(1, np.bool_, name="can be written")
+
+    def look(_: celerity.Part, answer: celerity.View) -> None:
+        try:
+            check_output(path, "wave.png")
+            answer[...] = True
+        except CommandError as error:
+            sys.stderr.write(f"celerity-py demo: {error}\n")
+            answer[...] = False
+
+    queue.host_task(look, answer.write(access.all()), on="master")
+    return bool(queue.fence(answer).result()[0])
+
+
 def _write(path: Path, result: NDArray[np.float32]) -> None:
     try:
         write_picture(path, result)
     except OSError as error:
-        raise CommandError(f"The picture cannot be written: {error}") from None
+        raise failure_of_file(error, path) from None
     print(f"The picture is {path.resolve()}.")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from celerity_py.cli.planned_run import plan_program
 from celerity_py.cli.run import program_words
-from celerity_py.cli.words import CommandError, add_command, names_files, positive
+from celerity_py.cli.words import CommandError, add_command, failure_of_file, names_files, positive
 from celerity_py.configuration import Configuration, parse_window
 from celerity_py.graphs.drawing import to_svg
-from celerity_py.scheduler.errors import ResourceError
+from celerity_py.runtime.outputs import check_folder
+from celerity_py.scheduler.errors import ConfigurationError, ResourceError
 
 if TYPE_CHECKING:
     from celerity_py.cli.words import Commands
@@ -82,7 +83,12 @@ def _draw(folder: Path, options: argparse.Namespace) -> list[Path]:
         if picture.exists() and picture.stat().st_mtime_ns >= text.stat().st_mtime_ns:
             continue
         try:
-            picture.write_text(to_svg(text.read_text(encoding="utf-8"), str(text), options.limit), encoding="utf-8")
+            drawing = to_svg(text.read_text(encoding="utf-8"), f"graph {text}", options.limit)
+            picture.write_text(drawing, encoding="utf-8")
+        except OSError as error:
+            raise failure_of_file(error, picture) from None
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{text} is no text in UTF-8: {error}. Was the file changed?") from None
         except ResourceError as error:
             raise CommandError(str(error)) from None
         drawn.append(picture)
@@ -97,6 +103,10 @@ def _plan(options: argparse.Namespace) -> list[Path]:
         raise CommandError(f"--rank names rank {options.rank}, but the ranks are 0 to {options.ranks - 1}.")
     program = program_words(None, [options.source, *options.rest])
     folder = options.output or Path(_FOLDER)
+    try:
+        check_folder("--output", str(folder))
+    except ConfigurationError as error:
+        raise CommandError(str(error)) from None
     before = _times(folder)
     wanted = {"CELERITY_PRINT_GRAPHS": str(folder), "CELERITY_PRINT_GRAPHS_WINDOW": options.window}
     sys.stderr.write(plan_program(program, options.rank, options.ranks, options.devices, wanted))

@@ -53,9 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 if all went well, 1 if the command failed, 2 if the command line is wrong.
     """
     parser = make_parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return 2
     options, rest = parser.parse_known_args(arguments)
     if rest and not options.takes_rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        options.complain(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
     try:
         status = int(options.execute(options))
@@ -64,17 +67,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         sys.stderr.write(f"celerity-py {options.command}: {error}\n")
         return 1
-    except BrokenPipeError:
-        if not _reader_has_left():
+    except OSError as error:
+        if not _output_has_no_place():
             raise
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"celerity-py {options.command}: the output cannot be written: {error.strerror}.\n")
         return 1
 
 
-def _reader_has_left() -> bool:
-    """Whether nobody reads the output any more, as behind `| head`. Then the rest of the output goes nowhere."""
+def _output_has_no_place() -> bool:
+    """Whether the output has no reader, as behind `| head`, or a full disk. Then the rest of it goes nowhere."""
     try:
         print(flush=True)
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at the exit
         return True
     return False

@@ -97,7 +97,7 @@ def choose_launch(ranks: int, environment: Mapping[str, str], given: str | None 
         )
     try:
         if given:
-            words = shlex.split(given)
+            words = _launcher_words(given)
             is_srun = Path(words[0]).name == "srun"
             options = _srun_options(ranks, environment) if is_srun else _mpiexec_options(ranks, find_mpi().vendor)
             return Launch([*words, *options], "it was asked for")
@@ -108,6 +108,16 @@ def choose_launch(ranks: int, environment: Mapping[str, str], given: str | None 
         return _launch_here(ranks)
     except LaunchError as error:
         raise CommandError(str(error)) from None
+
+
+def _launcher_words(given: str) -> list[str]:
+    try:
+        words = shlex.split(given)
+    except ValueError as error:
+        raise CommandError(f"--launcher={given} is not understood: {str(error).lower()}.") from None
+    if not words:
+        raise CommandError("--launcher names no command, such as 'mpiexec -f hosts'.")
+    return words
 
 
 def _launch_in_job(ranks: int, environment: Mapping[str, str]) -> Launch:

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from celerity_py.cli.words import CommandError, add_command, names_files
+from celerity_py.cli.words import CommandError, add_command, check_output, check_timelines, failure_of_file, names_files
 from celerity_py.timeline.chrome import merge
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Merge the files."""
+    check_timelines(options.files, options.output)
+    check_output(options.output, "merged.json")
     try:
         merge(options.files, options.output)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise failure_of_file(error, options.output) from None
+    except ValueError as error:
         raise CommandError(str(error)) from None
     return 0

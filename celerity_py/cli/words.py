@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from celerity_py.runtime.outputs import check_file
+from celerity_py.scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -34,13 +38,52 @@ def add_command(
         The parser for the arguments of the command.
     """
     parser = commands.add_parser(name, help=summary, description=f"{summary} {details}".strip(), allow_abbrev=False)
-    parser.set_defaults(execute=execute, command=parser.prog.partition(" ")[2])
+    parser.set_defaults(execute=execute, command=parser.prog.partition(" ")[2], complain=parser.error)
     return parser
 
 
 def names_files(action: argparse.Action) -> None:
     """Let shells complete an argument with the names of files."""
     action.complete = _FILES  # type: ignore[attr-defined]
+
+
+def check_output(path: Path, example: str) -> None:
+    """Find out before the work whether the file of --output can be written; makes its folder.
+
+    Args:
+        path: The file.
+        example: The name of such a file.
+
+    Raises:
+        CommandError: If it cannot.
+    """
+    try:
+        check_file("--output", str(path), path, example)
+    except ConfigurationError as error:
+        raise CommandError(str(error)) from None
+
+
+def check_timelines(files: Sequence[Path], output: Path) -> None:
+    """Refuse names that are no files to read timelines from, and an output that would overwrite one.
+
+    Raises:
+        CommandError: For the first such name.
+    """
+    for path in files:
+        if path.is_dir():
+            raise CommandError(f"{path} is a folder. Name the timelines in it, such as {path / 'out.*.json'}.")
+        if not path.exists():
+            raise CommandError(
+                f"there is no file {path}. A run with CELERITY_TRACE=out writes out.json, or out.0.json, out.1.json "
+                f"and so on if it has several ranks."
+            )
+        if output.exists() and output.samefile(path):
+            raise CommandError(f"--output={output}: this is one of the timelines to read. Name another file.")
+
+
+def failure_of_file(error: OSError, output: Path) -> CommandError:
+    """A file cannot be read or written. The error of a full disk names none: then it is the output."""
+    return CommandError(f"{error.filename or output}: {error.strerror or error}.")
 
 
 def positive(text: str) -> int:

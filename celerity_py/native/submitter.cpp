@@ -96,15 +96,30 @@ std::vector<std::byte> bytes_of(PyObject* const bytes) {
 	return {begin, begin + PyBytes_GET_SIZE(bytes)};
 }
 
-/// Blocks while the application is too far ahead of the execution, without the GIL. Returns the nanoseconds spent blocked.
-std::int64_t throttle(scheduler& target, const queue_priority priority) {
-	if(target.may_submit(priority)) return 0;
-	const std::int64_t started_ns = now_ns();
-	wait_until([&] { return target.throttle(signal_interval, priority); });
-	return now_ns() - started_ns;
-}
-
 } // namespace
+
+/// A call that is blocked. Its time counts also while it lasts. Begins and ends with the GIL.
+class submitter::blocked_call {
+  public:
+	explicit blocked_call(submitter& owner) : m_owner(owner), m_started_ns(now_ns()) {
+		++m_owner.m_num_blocked;
+		m_owner.m_blocked_ns -= m_started_ns;
+	}
+	~blocked_call() {
+		--m_owner.m_num_blocked;
+		m_owner.m_blocked_ns += now_ns();
+	}
+	blocked_call(const blocked_call&) = delete;
+	blocked_call& operator=(const blocked_call&) = delete;
+
+	std::int64_t duration_ns() const { return now_ns() - m_started_ns; }
+
+  private:
+	submitter& m_owner;
+	const std::int64_t m_started_ns;
+};
+
+std::int64_t submitter::blocked_ns() const { return m_blocked_ns + m_num_blocked * now_ns(); }
 
 nb::object make_access_maker(const nb::handle cls) {
 	access_class = reinterpret_cast<PyTypeObject*>(cls.ptr());
@@ -183,9 +198,11 @@ bool submitter::is_inside() {
 }
 
 void submitter::await_turn(call& now, const nb::handle submission, const queue_priority priority) {
-	if(const std::int64_t blocked_ns = throttle(m_scheduler, priority); blocked_ns > 0) {
+	if(!m_scheduler.may_submit(priority)) { // the application is too far ahead of the execution
+		const blocked_call blocked(*this);
+		wait_until([&] { return m_scheduler.throttle(signal_interval, priority); });
+		const std::int64_t blocked_ns = blocked.duration_ns();
 		now.blocked_ns += blocked_ns;
-		m_blocked_ns += blocked_ns;
 		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);
 	}
 	if(m_refuses) m_delegate.attr("check_usable")(now.name); // the run has failed meanwhile, or a destructor has ended it

@@ -94,7 +94,8 @@ class submitter {
 	std::uint64_t num_repeated() const { return m_num_repeated; }
 	/// Time in submits of kernels and host tasks, without the time blocked.
 	std::int64_t busy_ns() const { return m_busy_ns; }
-	std::int64_t blocked_ns() const { return m_blocked_ns; }
+	/// Time blocked, also that of calls that still are. With the GIL.
+	std::int64_t blocked_ns() const;
 
 	int traverse(visitproc visit, void* arg) const;
 
@@ -103,6 +104,7 @@ class submitter {
 	static constexpr std::size_t max_scalars = 32;
 
 	class recording_scope;
+	class blocked_call;
 
 	/// A call under way.
 	struct call {
@@ -134,7 +136,8 @@ class submitter {
 	bool m_refuses = false;
 	std::uint64_t m_num_repeated = 0;
 	std::int64_t m_busy_ns = 0;
-	std::int64_t m_blocked_ns = 0;
+	std::int64_t m_blocked_ns = 0; ///< less the begins of the calls that are blocked
+	std::int64_t m_num_blocked = 0; ///< calls, of several threads
 	std::shared_ptr<recorded_tasks> m_recorded; ///< null: nothing is recorded
 	nanobind::object m_recorded_submissions, m_open_recording;
 	unsigned long m_recording_thread = 0;

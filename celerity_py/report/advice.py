@@ -12,7 +12,7 @@ import numpy as np
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.report.analysis import Analysis
 from celerity_py.report.measures import groups_of
-from celerity_py.report.words import format_percent, format_time, list_words
+from celerity_py.report.words import CAUSE_WORDS, format_percent, format_time, list_words
 
 #: A cause with at least this share of the critical path is named.
 _GREAT_SHARE: Final = 0.25
@@ -53,15 +53,25 @@ def advise(analysis: Analysis) -> list[Advice]:
     """The findings of a run, the one that concerns most of it first."""
     found = [advice for rule in _RULES for advice in rule(analysis)]
     if not any(advice.weight > 0 for advice in found):
-        kernels = analysis.path.share("kernel", "host task")
-        found.append(
-            Advice(
-                f"Nothing stands out: kernels and host tasks are {format_percent(kernels)} of the critical path",
-                "Faster kernels, or more devices, make this program faster.",
-                0.0,
-            )
-        )
+        found.append(_nothing_known(analysis))
     return sorted(found, key=lambda advice: -advice.weight)
+
+
+def _nothing_known(analysis: Analysis) -> Advice:
+    """What most of the time is, where no rule finds a cause of lost time."""
+    if not analysis.path.length:
+        return Advice("The timeline has no kernel, host task or copy", "Trace a run that submits some.", 0.0)
+    kernels = analysis.path.share("kernel", "host task")
+    told = f"Nothing stands out: kernels and host tasks are {format_percent(kernels)} of the critical path"
+    if kernels >= 0.5:
+        return Advice(told, "Faster kernels, or more devices, make this program faster.", 0.0)
+    causes = analysis.path.by_cause()
+    greatest = max(causes, key=causes.__getitem__)
+    return Advice(
+        f"{told}, and {CAUSE_WORDS[greatest]} {format_percent(analysis.path.share(greatest))}",
+        "The timeline shows where: its first row is the critical path.",
+        0.0,
+    )
 
 
 def _starving(analysis: Analysis) -> Iterator[Advice]:

@@ -10,7 +10,8 @@ from celerity_py.report import markup
 from celerity_py.report.analysis import Analysis
 from celerity_py.report.measures import KernelFigures
 from celerity_py.report.page import advice_list, header_of, title_of
-from celerity_py.report.words import format_percent, format_time
+from celerity_py.report.runs import Run
+from celerity_py.report.words import CAUSE_WORDS, format_percent, format_time
 
 
 def compare_page(first: Analysis, second: Analysis) -> str:
@@ -29,8 +30,13 @@ def compare_page(first: Analysis, second: Analysis) -> str:
         markup.section(f"advice{letter}", f"Advice about {letter}", advice_list(each))
         for letter, each in zip("AB", runs, strict=True)
     ]
-    title = f"{title_of(first.run)} (A) and {title_of(second.run)} (B)"
+    title = title_of_both(first.run, second.run)
     return markup.page(title, f"<header><h1>{markup.cell(title)}</h1></header>\n{''.join(parts)}")
+
+
+def title_of_both(first: Run, second: Run) -> str:
+    """The programs, and where they ran."""
+    return f"{title_of(first)} (A) and {title_of(second)} (B)"
 
 
 def verdict(first: Analysis, second: Analysis) -> list[str]:
@@ -40,6 +46,12 @@ def verdict(first: Analysis, second: Analysis) -> list[str]:
     word = "longer" if ratio > 1 else "shorter"
     difference = format_percent(abs(ratio - 1))
     lines = [f"B's critical path takes {format_time(after)}, A's {format_time(before)}: B is {difference} {word}."]
+    for letter, run in (("A", first.run), ("B", second.run)):
+        if len(run.ranks) < run.size:
+            lines.append(
+                f"{letter} has the timelines of {len(run.ranks)} of {run.size} ranks. If a later run has overwritten "
+                f"the others, leave them out."
+            )
     changes = changed_settings(first, second)
     if changes:
         shown = ", ".join(f"{name} {old} → {new}" for name, (old, new) in changes.items())
@@ -50,7 +62,7 @@ def verdict(first: Analysis, second: Analysis) -> list[str]:
         change = causes_b[cause] - causes_a[cause]
         if abs(change) >= 0.05 * max(before, after):
             more = "more" if change > 0 else "less"
-            lines.append(f"B spends {format_time(abs(change))} {more} on {markup.CAUSE_WORDS[cause]}.")
+            lines.append(f"B spends {format_time(abs(change))} {more} on {CAUSE_WORDS[cause]}.")
     return lines
 
 

@@ -10,23 +10,11 @@ from importlib import resources
 from typing import Any, Final
 
 from celerity_py.report.critical_path import CAUSES, CriticalPath
-from celerity_py.report.words import format_percent, format_time
+from celerity_py.report.words import CAUSE_WORDS, format_percent, format_time
 
 #: Rows of a table, and characters of a cell: the page has a greatest size.
 MAX_TABLE_ROWS: Final = 120
 _MAX_CELL: Final = 300
-
-CAUSE_WORDS: Final = {
-    "kernel": "kernels",
-    "host task": "host tasks",
-    "copy": "copies between memories",
-    "transfer": "transfers between ranks",
-    "allocation": "allocations",
-    "planning": "planning",
-    "issuing": "issuing and starting",
-    "application": "waiting for the application",
-    "peer": "waiting for another rank",
-}
 
 
 def cell(value: object) -> str:

@@ -17,7 +17,7 @@ from celerity_py.report.analysis import Analysis
 from celerity_py.report.levels import Levels, count_slices
 from celerity_py.report.measures import MemoryCurve
 from celerity_py.report.runs import Run
-from celerity_py.report.words import format_percent, format_rate, format_time
+from celerity_py.report.words import CAUSE_WORDS, format_percent, format_rate, format_time
 
 _SECTIONS: Final = {
     "advice": "Advice",
@@ -134,14 +134,14 @@ def _path(analysis: Analysis) -> str:
         "Slices with one name together.",
         ("slice", "cause", "time", "share"),
         (
-            (name, markup.CAUSE_WORDS[cause], format_time(spent), format_percent(spent / max(path.length, 1e-9)))
+            (name, CAUSE_WORDS[cause], format_time(spent), format_percent(spent / max(path.length, 1e-9)))
             for (cause, name), spent in names[:15]
         ),
     )
     if 1 < len(run.ranks) <= _MAX_RANKS:
         causes = [
             cause
-            for cause in markup.CAUSE_WORDS
+            for cause in CAUSE_WORDS
             if any(each.by_cause()[cause] > 0 for each in analysis.rank_paths.values())
         ]
         text += "<h3>By rank</h3>\n" + markup.table(

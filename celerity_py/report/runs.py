@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any, Final, TextIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from celerity_py.timeline.reading import open_timeline, read_events, read_head, read_heads
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -33,7 +34,6 @@ _TIMES: Final = ("queued_us", "known_us")
 #: Arguments that are texts.
 _TEXTS: Final = ("submitted at", "buffer", "reason", "from", "to", "memory")
 _NO_TIME: Final = float("nan")
-_LINES_AT_ONCE: Final = 4096
 
 
 @dataclass
@@ -182,21 +182,13 @@ def read_run(paths: Sequence[Path]) -> Run:
         ValueError: If a file is no timeline, is of another run than the first, or repeats a rank.
     """
     texts = Texts()
-    abouts: dict[int, dict[str, Any]] = {}
-    columns: dict[int, _Columns] = {}
-    for path in paths:
-        with path.open(encoding="utf-8") as file:
-            for about in _read_head(path, file):
-                rank = int(about["rank"])
-                if rank in abouts:
-                    raise ValueError(f"{path}: another file holds rank {rank}, too. Name each file once.")
-                if any(other["origin_ns"] != about["origin_ns"] for other in abouts.values()):
-                    raise ValueError(f"{path} is of another run than {paths[0]}. Name the files of one run.")
-                abouts[rank] = about
-                columns[rank] = _Columns()
-            _read_events(path, file, columns, texts)
+    abouts = read_heads(paths)
     if not abouts:
         raise ValueError("There is no timeline to read. Name at least one file that CELERITY_TRACE has written.")
+    columns = {rank: _Columns() for rank in abouts}
+    for path in paths:
+        with open_timeline(path) as file:
+            _read_events(path, file, columns, texts)
     ranks = {rank: columns[rank].finish(rank, abouts[rank]) for rank in sorted(abouts)}
     if not any(len(rank) for rank in ranks.values()):
         raise ValueError(f"{paths[0]}: the timeline is empty.")
@@ -212,30 +204,13 @@ def group_by_run(paths: Sequence[Path]) -> list[list[Path]]:
     """
     groups: dict[int, list[Path]] = {}
     for path in paths:
-        with path.open(encoding="utf-8") as file:
-            groups.setdefault(int(_read_head(path, file)[0]["origin_ns"]), []).append(path)
+        with open_timeline(path) as file:
+            groups.setdefault(read_head(path, file)[0]["origin_ns"], []).append(path)
     return list(groups.values())
 
 
-def _read_head(path: Path, file: TextIO) -> list[dict[str, Any]]:
-    """What the file tells about its ranks. Leaves the file at the first event."""
-    head = "".join(file.readline() for _ in range(3))
-    try:
-        content = json.loads(head + "]}")
-        abouts: list[dict[str, Any]] = list(content["otherData"].values())
-        is_ours = bool(abouts) and not content["traceEvents"] and all("versions" in about for about in abouts)
-    except (ValueError, KeyError, AttributeError, TypeError):
-        abouts, is_ours = [], False
-    if not is_ours:
-        raise ValueError(
-            f"{path} is no timeline of this version of celerity_py. Make one with CELERITY_TRACE=out.json, and give "
-            f"the files that the run has written, or those that celerity-py trace merge has made of them."
-        )
-    return abouts
-
-
 def _read_events(path: Path, file: TextIO, columns: dict[int, _Columns], texts: Texts) -> None:
-    for events in _batches(path, file):
+    for events in read_events(path, file):
         try:
             slices: dict[int, list[dict[str, Any]]] = {}
             for event in events:
@@ -246,32 +221,5 @@ def _read_events(path: Path, file: TextIO, columns: dict[int, _Columns], texts: 
                     columns[rank].tracks[event["tid"]] = texts.number(event["args"]["track"])
             for rank, found in slices.items():
                 columns[rank].add(found, texts)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"{path}: an event is not understood: {error!r}. Was the file changed?") from None
-
-
-def _batches(path: Path, file: TextIO) -> Iterator[list[dict[str, Any]]]:
-    """The events, many at a time; each has a line of its own."""
-    lines: list[str] = []
-    is_complete = False
-    for line in file:
-        text = line.rstrip().rstrip(",")
-        if text == "]}":
-            is_complete = True
-            break
-        if text:
-            lines.append(text)
-        if len(lines) == _LINES_AT_ONCE:
-            yield _parse(path, lines)
-            lines.clear()
-    if not is_complete:
-        raise ValueError(f"{path} ends in the middle. Was the disk full? Trace the run again.")
-    yield _parse(path, lines)
-
-
-def _parse(path: Path, lines: list[str]) -> list[dict[str, Any]]:
-    try:
-        events: list[dict[str, Any]] = json.loads(f"[{','.join(lines)}]")
-    except ValueError as error:
-        raise ValueError(f"{path}: a line is not understood: {error}. Was the file changed?") from None
-    return events

@@ -4,6 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+#: The causes of time on a critical path.
+CAUSE_WORDS: Final = {
+    "kernel": "kernels",
+    "host task": "host tasks",
+    "copy": "copies between memories",
+    "transfer": "transfers between ranks",
+    "allocation": "allocations",
+    "planning": "planning",
+    "issuing": "issuing and starting",
+    "application": "waiting for the application",
+    "peer": "waiting for another rank",
+}
 
 
 def format_time(microseconds: float) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The files that STATS, TRACE and PRINT_GRAPHS ask for: checked before the program runs, written at its end."""
+"""Files that settings and options ask for: checked before the work, written at its end."""
 
 from __future__ import annotations
 
@@ -35,25 +35,30 @@ def check_outputs(settings: Configuration, rank: int, size: int) -> None:
     """
     for variable, output in (("STATS", settings.stats), ("TRACE", settings.trace)):
         if output:
-            check_output(variable, output, rank, size)
+            check_file(variable, output, path_of_rank(output, rank, size), "out.json")
     if settings.print_graphs:
         check_folder("PRINT_GRAPHS", settings.print_graphs)
 
 
-def check_output(variable: str, name: str, rank: int, size: int) -> None:
-    """Find out before the program runs whether its output will have a place; makes the folder.
+def check_file(setting: str, name: str, path: Path, example: str) -> None:
+    """Find out before the work whether its output will have a place; makes the folder.
+
+    Args:
+        setting: Variable or option that asks for the output.
+        name: Its value.
+        path: The file to write.
+        example: The name of such a file.
 
     Raises:
         ConfigurationError: If the name is that of a folder, the folder cannot be made, or the file not be written.
     """
-    path = path_of_rank(name, rank, size)
     if Path(name).name in {"", ".."} or name.endswith(os.sep) or Path(name).is_dir():
-        raise ConfigurationError(f"{variable}={name}: this is a folder. Name a file, such as {Path(name, 'out.json')}.")
+        raise ConfigurationError(f"{setting}={name}: this is a folder. Name a file, such as {Path(name, example)}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(
-            f"{variable}={name}: files cannot be written to the folder {path.parent}: {error.strerror or error}."
+            f"{setting}={name}: files cannot be written to the folder {path.parent}: {error.strerror or error}."
         ) from None
     if path.exists() and not (path.is_file() or path.is_dir()):
         return  # a pipe may have no reader yet
@@ -65,26 +70,26 @@ def check_output(variable: str, name: str, rank: int, size: int) -> None:
             path.unlink()
     except OSError as error:
         raise ConfigurationError(
-            f"{variable}={name}: the file {path} cannot be written: {error.strerror or error}. Name another one."
+            f"{setting}={name}: the file {path} cannot be written: {error.strerror or error}. Name another one."
         ) from None
 
 
-def check_folder(variable: str, name: str) -> None:
-    """Find out before the program runs whether files can be written to a folder; makes the folder.
+def check_folder(setting: str, name: str) -> None:
+    """Find out before the work whether files can be written to a folder; makes the folder.
 
     Raises:
         ConfigurationError: If the name is that of a file, or no file can be made in the folder.
     """
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
-        raise ConfigurationError(f"{variable}={name}: this is a file. Name a folder, such as {folder.stem}_graphs.")
+        raise ConfigurationError(f"{setting}={name}: this is a file. Name a folder, such as {folder.stem}_graphs.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise ConfigurationError(
-            f"{variable}={name}: files cannot be written to this folder: {error.strerror or error}. Name another one."
+            f"{setting}={name}: files cannot be written to this folder: {error.strerror or error}. Name another one."
         ) from None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from celerity_py.timeline.reading import open_timeline, read_events, read_heads
 from celerity_py.timeline.tracks import Slice, Timeline
 
 if TYPE_CHECKING:
@@ -104,19 +105,20 @@ def merge(paths: Sequence[Path], output: Path) -> None:
     """Write the timelines of several ranks of one run into one file.
 
     Raises:
-        ValueError: If the files are of different runs, or two are of the same rank.
+        OSError: If a file cannot be read or written.
+        ValueError: If a file is no timeline, is of another run than the first, or repeats a rank.
     """
-    about: dict[str, Any] = {}
-    events: list[dict[str, Any]] = []
+    about = {f"rank {number}": rank for number, rank in read_heads(paths).items()}
+    try:
+        _write(output, _events_of_files(paths), about)
+    except (OSError, ValueError):
+        if output.is_file():
+            output.unlink()  # half of a file is of no use
+        raise
+
+
+def _events_of_files(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
     for path in paths:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if "traceEvents" not in content or not content.get("otherData"):
-            raise ValueError(f"{path} is no timeline of celerity_py.")
-        for name, rank in content["otherData"].items():
-            if name in about:
-                raise ValueError(f"{path}: another file holds {name}, too.")
-            if any(other["origin_ns"] != rank["origin_ns"] for other in about.values()):
-                raise ValueError(f"{path} is of another run than {paths[0]}.")
-            about[name] = rank
-        events.extend(content["traceEvents"])
-    _write(output, iter(events), about)
+        with open_timeline(path) as file:
+            for events in read_events(path, file):
+                yield from events

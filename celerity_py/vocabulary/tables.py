@@ -18,6 +18,8 @@ class Table(NamedTuple):
     has_heads: bool = False
     #: Numbers stand in all columns but the first.
     is_numeric: bool = False
+    #: In a terminal, the last column ends at its edge, and each row is one line.
+    is_cut: bool = False
 
 
 def has_rich() -> bool:
@@ -81,8 +83,13 @@ def rich_text(parts: Sequence[Table | str], *, is_terminal: bool, width: int | N
         for place, head in enumerate(heads):
             numbers = all(row[place][:1].isdigit() or not row[place] for row in cells)
             is_number = part.is_numeric and place > 0 and numbers
+            is_cut = part.is_cut and place == len(heads) - 1
             table.add_column(
-                Text(head), justify="right" if is_number else "left", style="" if place else "cyan", overflow="fold"
+                Text(head),
+                justify="right" if is_number else "left",
+                style="cyan" if place == 0 and len(heads) > 1 else "",
+                overflow="ellipsis" if is_cut else "fold",
+                no_wrap=is_cut,
             )
         for row in cells:
             table.add_row(*map(Text, row))

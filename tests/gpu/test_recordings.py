@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
+from cluster_jobs.benchmarks.dags.sharing_processes import MultiProcessService
 from cluster_jobs.benchmarks.launching import devices_of
 from tests.gpu.launching import run
 from tests.property.recorded_programs import run_recorded_programs
@@ -63,22 +61,17 @@ def test_random_programs_with_replays_give_the_results_of_a_sequential_run() -> 
 
 
 @pytest.fixture
-def at_once(num_gpus: int, tmp_path: Path) -> Iterator[dict[str, str]]:
+def at_once(num_gpus: int) -> Iterator[dict[str, str]]:
     """Variables with which the kernels of ranks on so many GPUs run at once: on GPUs of their own, or on one by MPS."""
     devices = devices_of("cuda", "rank", num_gpus)
     if num_gpus > 1:
         yield devices
         return
-    control = shutil.which("nvidia-cuda-mps-control")
-    assert control is not None, "two ranks on one GPU need MPS, and there is no nvidia-cuda-mps-control"
-    mps = {name: str(tmp_path) for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")}
-    # The service would number the GPUs of this variable anew, and its clients could not find them.
-    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"} | mps
-    subprocess.run([control, "-d"], check=True, env=environment)
+    service = MultiProcessService()
     try:
-        yield {**devices, **mps, "_CELERITY_RANK_GRAPHS": "shared"}
+        yield {**devices, **service.variables, "_CELERITY_RANK_GRAPHS": "shared"}
     finally:
-        subprocess.run([control], input="quit\n", text=True, check=True, env=environment, timeout=60)
+        service.stop()
 
 
 @pytest.mark.processes

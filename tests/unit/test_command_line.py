@@ -49,6 +49,18 @@ def test_a_command_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert "info" in outcome.errors
 
 
+def test_without_a_command_there_is_help_and_a_wrong_option_shows_those_of_its_command() -> None:
+    outcome = command_line()
+    assert (outcome.status, outcome.output) == (2, "")
+    assert "  dry-run " in outcome.errors
+    outcome = command_line("info", "--jsn")
+    assert outcome.status == 2
+    assert outcome.errors.splitlines() == [
+        "usage: celerity-py info [-h] [--json]",
+        "celerity-py info: error: unrecognized arguments: --jsn",
+    ]
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_early_ends_a_command_without_a_traceback(unbuffered: str) -> None:
     reading, writing = os.pipe()
@@ -58,6 +70,14 @@ def test_a_reader_that_leaves_early_ends_a_command_without_a_traceback(unbuffere
     outcome = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, check=False)
     os.close(writing)
     assert (outcome.returncode, outcome.stderr) == (1, "")
+
+
+def test_an_output_without_a_place_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*COMMAND, "run", "--show", "-n", "1", "-m", "this"]
+        outcome = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert outcome.returncode == 1
+    assert outcome.stderr == "celerity-py run: the output cannot be written: No space left on device.\n"
 
 
 # ---- info
@@ -119,6 +139,13 @@ def test_the_demo_agrees_with_numpy(num_ranks: int | None) -> None:
     assert verdict == "Verified: bit-identical to NumPy."
 
 
+def test_a_demo_that_does_not_start_says_why() -> None:
+    outcome = command_line("demo", CELERITY_DEVICES="cpu:none")
+    assert outcome.status == 1
+    assert outcome.errors.startswith("celerity-py demo: CELERITY_DEVICES=cpu:none is not understood")
+    assert "Traceback" not in outcome.errors
+
+
 def test_a_demo_that_differs_from_numpy_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,16 +169,35 @@ def test_the_demo_writes_a_picture_of_the_wave(tmp_path: Path) -> None:
     assert pixels[lowest][2] > pixels[lowest][0]  # blue
 
 
-def test_a_picture_is_refused_before_the_run_if_it_is_no_png_file_and_after_it_if_it_cannot_be_written(
-    tmp_path: Path,
-) -> None:
+def test_a_picture_that_is_no_png_file_is_refused() -> None:
     outcome = command_line("demo", "--output", "wave.jpg")
     assert outcome.status == 1
     assert "The picture is a PNG file, but the name 'wave.jpg' does not end in .png." in outcome.errors
     assert not outcome.output
-    outcome = command_line("demo", "--size", "16", "--steps", "2", "--output", str(tmp_path / "no" / "wave.png"))
+
+
+@pytest.mark.parametrize("num_ranks", [None, 2])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_run_and_by_one_rank(
+    num_ranks: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "wave.png"
+    outcome = command_line("demo", "--size", "16", "--output", str(path), num_ranks=num_ranks)
     assert outcome.status == 1
-    assert "celerity-py demo: The picture cannot be written: [Errno 2]" in outcome.errors
+    message = f"celerity-py demo: --output={path}: files cannot be written to the folder {tmp_path / 'file'}: "
+    assert outcome.errors.count(message) == 1
+    assert not outcome.output
+
+
+def test_a_picture_gets_the_folder_that_it_lacks_and_one_that_fills_the_disk_is_a_failure(tmp_path: Path) -> None:
+    picture = tmp_path / "new" / "wave.png"
+    assert command_line("demo", "--size", "16", "--steps", "2", "--output", str(picture)).status == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    picture.symlink_to("/dev/full")
+    outcome = command_line("demo", "--size", "16", "--steps", "2", "--output", str(picture))
+    assert outcome.status == 1
+    assert f"celerity-py demo: {picture}: No space left on device." in outcome.errors
 
 
 # ---- run
@@ -183,6 +229,8 @@ def test_run_takes_a_module() -> None:
     [
         (("-n", "2"), "no program is given. Name a file, such as app.py, or a module with -m."),
         (("-n", "2", "nowhere.py"), "there is no file nowhere.py."),
+        (("-n", "2", "--launcher", "'", "-m", "this"), "--launcher=' is not understood: no closing quotation."),
+        (("-n", "2", "--launcher", " ", "-m", "this"), "--launcher names no command, such as 'mpiexec -f hosts'."),
         (
             ("-n", "2", "--launcher", "no-such-launcher", "-m", "this"),
             "no-such-launcher cannot be started: No such file",
@@ -400,6 +448,26 @@ def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
     assert outcome.errors == f"All graphs in {folder} have their pictures.\n"
 
 
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"digraph {", "celerity-py graph: the graph broken/x.dot cannot be drawn: "),
+        (b"\xff", "celerity-py graph: broken/x.dot is no text in UTF-8: "),
+    ],
+)
+def test_a_text_that_cannot_be_drawn_is_named(
+    content: bytes, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken").mkdir()
+    Path("broken/x.dot").write_bytes(content)
+    outcome = command_line("graph", "broken")
+    assert outcome.status == 1
+    assert outcome.errors.startswith(text)
+    assert "Traceback" not in outcome.errors
+
+
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
@@ -409,6 +477,7 @@ def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
         (("empty.py",), 1, "empty.py has made no queue, so there are no graphs."),
         (("folder",), 1, "the folder folder has no graphs. CELERITY_PRINT_GRAPHS=folder lets a run write them."),
         (("folder", "--steps"), 1, "folder is a folder of graphs, and takes no option --steps."),
+        (("app.py", "-o", "empty.py"), 1, "--output=empty.py: this is a file. Name a folder, such as empty_graphs."),
         (("folder", "-o", "other"), 1, "the pictures of folder go into this folder. Leave --output out."),
         (("app.py",), 1, "the program ends with status 1 on rank 0:\n"),
     ],

@@ -50,7 +50,7 @@ INSTALLED = {
         step_counter submissions_in_flight user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate ordered_reductions plain_values violations",
-    "celerity_py/timeline": "__init__ chrome recorder tracks",
+    "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records combinations foreign_arrays frozen_arrays gathered_rows index_spaces
         integers notation operations parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,32 @@ def test_a_slow_device_blocks_the_submitting_program() -> None:
             queue.parallel_for((), lambda chunk, x: time.sleep(0.01), buffer.read_write(access.all()))
             time.sleep(0.002)  # lets the scheduler plan it
         assert queue.statistics().blocked_seconds > 0.02
+    celerity.configure(run_ahead=None, horizon_step=None, lookahead=None)
+
+
+def test_the_time_of_a_blocked_submit_counts_while_it_lasts() -> None:
+    """As the live view needs it, whose shares of a second would else be more than all of it."""
+    celerity.configure(run_ahead=2, horizon_step=1, lookahead="none")
+    gate, seen = threading.Event(), 0.0
+    with celerity.Queue() as queue:
+
+        def watch() -> None:
+            nonlocal seen
+            end = time.monotonic() + 10
+            while seen < 0.05 and time.monotonic() < end:
+                seen = queue.statistics().blocked_seconds
+                time.sleep(0.01)
+            gate.set()
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        buffer = celerity.Buffer.from_array(np.zeros(2))
+        for _ in range(30):
+            queue.parallel_for((), lambda chunk, x: gate.wait(20) and None, buffer.read_write(access.all()))
+            time.sleep(0.002)  # lets the scheduler plan it
+        watcher.join()
+        after = queue.statistics().blocked_seconds
+        assert 0.05 <= seen <= after < 10
     celerity.configure(run_ahead=None, horizon_step=None, lookahead=None)
 
 

@@ -173,6 +173,30 @@ def test_a_program_that_is_blocked_does_not_starve_anything(tmp_path: Path) -> N
     ]
 
 
+def test_a_run_without_work_is_told(tmp_path: Path) -> None:
+    trace = MadeTrace()
+    trace.add("application", "wait", 0, 10, submission=1)
+    assert findings(trace.analyse(tmp_path)) == ["The timeline has no kernel, host task or copy"]
+
+
+def test_where_no_rule_finds_a_cause_the_greatest_one_is_told(tmp_path: Path) -> None:
+    """Here, submits come just in time for devices that are nearly always busy."""
+    trace = MadeTrace()
+    for step in range(20):
+        at = 50.0 * step
+        trace.add("application", "submit", at, at + 1, submission=step + 1)
+        trace.add("scheduler", "plan", at + 1, at + 3, submission=step + 1)
+        trace.add(
+            "D0 compute", "kernel", at + 8, at + 48, instruction=step + 1, submission=step + 1, known=at + 4,
+            issued=at + 7, after=step or -1,
+        )  # fmt: skip
+    (text,) = findings(trace.analyse(tmp_path))
+    assert text == (
+        "Nothing stands out: kernels and host tasks are 4.0 % of the critical path, and waiting for the application "
+        "95 %"
+    )
+
+
 def test_a_program_that_waits_for_each_step_runs_its_devices_dry(tmp_path: Path) -> None:
     trace = MadeTrace()
     for step in range(20):
@@ -320,6 +344,19 @@ def test_missing_ranks_lost_events_and_wrong_clocks_are_told(tmp_path: Path) -> 
 
 
 # ---- comparison
+
+
+def test_a_comparison_tells_of_timelines_that_are_not_there(tmp_path: Path) -> None:
+    """As of a run with more ranks, whose first files a later run with the same name has overwritten."""
+    analyses = []
+    for size in (1, 4):
+        trace = MadeTrace(size=size)
+        add_chain(trace)
+        trace.about = {0: trace.about[0]}
+        analyses.append(trace.analyse(tmp_path))
+    assert [line for line in verdict(*analyses) if "timelines" in line] == [
+        "B has the timelines of 1 of 4 ranks. If a later run has overwritten the others, leave them out."
+    ]
 
 
 def test_a_comparison_names_what_changed(tmp_path: Path) -> None:

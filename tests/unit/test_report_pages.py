@@ -18,6 +18,7 @@ import pytest
 
 from celerity_py.cli.main import main as command
 from celerity_py.report.analysis import Analysis
+from celerity_py.report.comparison import compare_page
 from celerity_py.report.levels import MAX_SLICES, Levels
 from celerity_py.report.page import report_page
 from celerity_py.report.runs import Rank, Run, Texts, read_run
@@ -211,6 +212,101 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert f'<td class="words">step</td>{"".join(f"<td>{cell}</td>" for cell in cells)}' in page
 
 
+def test_the_greatest_findings_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = report_of("starve", tmp_path)
+    told, heading, *printed = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(rf"{tmp_path / 'report.html'}, \d+(\.\d)? KiB: .* 1 of 1 rank\(s\), 1 device\(s\)", told)
+    assert heading == "Advice"
+    shown = [f"  {finding}" for finding in findings(page).split(" | ")]
+    rest = [f"  The page has {len(shown) - 3} more."] if len(shown) > 3 else []
+    assert printed == [*shown[:3], *rest]
+
+
+def test_the_verdict_about_two_runs_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, kernel_us in (("a", 100), ("b", 200)):
+        trace = MadeTrace(origin_ns=ord(name))
+        add_chain(trace, kernel_us=kernel_us)
+        trace.write(tmp_path / f"{name}.json")
+    assert main([str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(tmp_path / "both.html")]) == 0
+    told, *lines = capsys.readouterr().out.splitlines()
+    assert told.endswith("made.py: 1 of 1 rank(s), 1 device(s) (A) and made.py: 1 of 1 rank(s), 1 device(s) (B)")
+    assert lines[:2] == ["In short", "  B's critical path takes 2.01 ms, A's 1.01 ms: B is 99 % longer."]
+    assert [line for line in lines if not line.startswith(" ")] == ["In short", "Advice about A", "Advice about B"]
+
+
+@pytest.mark.parametrize("fact", ["rank", "origin_ns", "num_devices", "versions"])
+@pytest.mark.parametrize("value", [None, "x"])
+def test_a_file_whose_facts_were_changed_is_refused_and_named(
+    fact: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = MadeTrace()
+    add_chain(trace)
+    trace.about[0][fact] = value
+    path = trace.write(tmp_path / "a.json")
+    assert main([str(path), "-o", str(tmp_path / "report.html")]) == 1
+    assert f"{path} is no timeline of this version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("event", ["null", "[]", '{"ph": "X", "pid": 0}', '{"ph": "X", "pid": 7, "tid": 1}'])
+def test_an_event_that_is_not_understood_is_refused_and_the_file_named(
+    event: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = MadeTrace()
+    add_chain(trace)
+    path = trace.write(tmp_path / "a.json")
+    path.write_text(path.read_text().replace("\n]}", f",\n{event}\n]}}"))
+    assert main([str(path), "-o", str(tmp_path / "report.html")]) == 1
+    assert f"{path}: an event is not understood" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("output", "complaint"),
+    [
+        ("a.json", "--output=a.json: this is one of the timelines to read. Name another file."),
+        ("folder", "--output=folder: this is a folder. Name a file, such as folder/report.html."),
+        ("a.json/report.html", "--output=a.json/report.html: files cannot be written to the folder a.json: "),
+        ("/dev/full", "/dev/full: No space left on device."),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused(
+    output: str,
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    trace = MadeTrace()
+    add_chain(trace)
+    trace.write(Path("a.json"))
+    before = Path("a.json").read_text()
+    assert main(["a.json", "-o", output]) == 1
+    told = capsys.readouterr()
+    assert complaint in told.err
+    assert not told.out
+    assert Path("a.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("out", "there is no file out. A run with CELERITY_TRACE=out writes out.json, or out.0.json, out.1.json"),
+        (".", ". is a folder. Name the timelines in it, such as out.*.json."),
+    ],
+)
+def test_a_name_without_a_timeline_is_refused(
+    name: str,
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([name, "-o", "report.html"]) == 1
+    assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
@@ -312,6 +408,23 @@ def test_a_long_run_shows_bins_over_all_of_it_and_slices_in_its_windows(tmp_path
     window = press(analysis, tmp_path, "ArrowDown 2 n")
     assert "each bin" not in window["told"][1]
     assert "(copy), " in window["told"][2]
+
+
+@needs_browser
+@pytest.mark.processes
+def test_the_facts_of_two_runs_fit_beside_each_other_into_a_narrow_window(tmp_path: Path) -> None:
+    runs = []
+    for words in ("python a.py", f"python /a/long/{'way/' * 20}b.py"):
+        trace = MadeTrace(command=words, processor="A processor with many words in its name")
+        add_chain(trace)
+        runs.append(trace.analyse(tmp_path))
+    look = (
+        "<script>addEventListener('load', () => {const table = document.querySelector('#runs .scroll');"
+        "document.title = `beyond the edge: ${table.scrollWidth - table.clientWidth}`;});</script></head>"
+    )
+    page = tmp_path / "both.html"
+    page.write_text(compare_page(*runs).replace("</head>", look))
+    assert "<title>beyond the edge: 0</title>" in browse(page, tmp_path, "--window-size=600,900", "--dump-dom")
 
 
 @needs_browser

@@ -64,6 +64,15 @@ def test_a_terminal_gets_a_table_of_rich_with_the_same_texts() -> None:
     assert re.search(r"MPI +\[bold\]MPICH\[/bold\]", bare)
 
 
+def test_a_line_of_a_table_that_is_cut_ends_at_the_edge_of_the_terminal() -> None:
+    pytest.importorskip("rich")
+    finding = f"u was resized{' again' * 20}"
+    table = Table([(finding,), ("short",)], "Advice", is_cut=True)
+    lines = rich_text([table], is_terminal=False, width=60).splitlines()
+    assert [line.strip() for line in lines] == ["Advice", f"{finding[:57]}…", "short"]
+    assert finding in plain_text([table])
+
+
 def test_a_terminal_without_rich_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "has_rich", lambda: False)
     assert written(is_terminal=True) == PLAIN

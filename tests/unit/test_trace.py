@@ -21,6 +21,7 @@ from celerity_py.timeline import recorder
 from celerity_py.timeline.chrome import rows_of
 from celerity_py.timeline.recorder import Clock, agree_on_clock
 from celerity_py.timeline.tracks import Slice
+from tests.support.made_traces import MadeTrace
 from tests.support.timelines import Timeline, read_timeline
 
 # ---- the recorder
@@ -305,16 +306,17 @@ def test_bytes_are_told_in_binary_units(count: int, text: str) -> None:
 
 
 def _write_trace(path: Path, rank: int, origin_ns: int) -> str:
-    about = {f"rank {rank}": {"rank": rank, "origin_ns": origin_ns}}
-    path.write_text(json.dumps({"otherData": about, "traceEvents": [{"ph": "X", "pid": rank}]}))
-    return str(path)
+    trace = MadeTrace(origin_ns=origin_ns)
+    trace.about = {rank: {**trace.about[0], "rank": rank}}
+    trace.add("D0 compute", "kernel", rank, 10, rank=rank)
+    return str(trace.write(path))
 
 
 def test_files_of_several_ranks_are_merged(tmp_path: Path) -> None:
     files = [_write_trace(tmp_path / f"out.{rank}.json", rank, 17) for rank in range(3)]
     assert main(["trace", "merge", *files, "-o", str(tmp_path / "all.json")]) == 0
     merged = json.loads((tmp_path / "all.json").read_text())
-    assert [event["pid"] for event in merged["traceEvents"]] == [0, 1, 2]
+    assert [event["pid"] for event in merged["traceEvents"] if event["ph"] == "X"] == [0, 1, 2]
     assert list(merged["otherData"]) == ["rank 0", "rank 1", "rank 2"]
 
 
@@ -328,6 +330,44 @@ def test_files_that_do_not_belong_together_are_not_merged(
     assert main(["trace", "merge", *files, "-o", str(tmp_path / "all.json")]) == 1
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "all.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"\xff\xfe", "b.json is no text in UTF-8"),
+        (b"[" * 100_000, "b.json is no timeline of this version"),
+        (b'{"traceEvents": 3}', "b.json is no timeline of this version"),
+        (None, "there is no file"),
+    ],
+)
+def test_a_file_that_is_no_timeline_is_not_merged_and_is_named(
+    content: bytes | None, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [_write_trace(tmp_path / "a.json", 0, 17), str(tmp_path / "b.json")]
+    if content is not None:
+        Path(files[1]).write_bytes(content)
+    assert main(["trace", "merge", *files, "-o", str(tmp_path / "all.json")]) == 1
+    assert complaint in capsys.readouterr().err
+    assert not (tmp_path / "all.json").exists()
+
+
+def test_half_of_a_merged_file_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [Path(_write_trace(tmp_path / f"out.{rank}.json", rank, 17)) for rank in range(2)]
+    files[1].write_text(files[1].read_text().replace('"ts": 1', '"ts": one'))
+    assert main(["trace", "merge", *map(str, files), "-o", str(tmp_path / "all.json")]) == 1
+    assert f"{files[1]}: a line is not understood" in capsys.readouterr().err
+    assert not (tmp_path / "all.json").exists()
+
+
+def test_a_merged_file_does_not_overwrite_one_that_it_is_made_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _write_trace(tmp_path / "a.json", 0, 17)
+    before = Path(path).read_text()
+    assert main(["trace", "merge", path, "-o", f"{tmp_path}/../{tmp_path.name}/a.json"]) == 1
+    assert "this is one of the timelines to read. Name another file." in capsys.readouterr().err
+    assert Path(path).read_text() == before
 
 
 # ---- clocks
