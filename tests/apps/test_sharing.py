@@ -72,6 +72,7 @@ def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, t
                 assert len(row["lowest_by_tenth"]) == 10 * len(row["lowest_by_second"])
         assert any(aim["case"] == case for aim in figures["aims"])
     assert "not measured" in result.stdout, "MPS needs a GPU"
+    assert all(output.with_suffix(suffix).exists() for suffix in (".png", ".svg")) == ("starvation" in cases)
 
 
 def test_a_regular_graph_is_the_transpose_of_its_transpose() -> None:
@@ -322,6 +323,7 @@ def test_progress_is_counted_by_second_with_the_longest_wait() -> None:
         ["--backend", "cpu", "--inside", "hand"],
         ["--case", "MP-3"],
         ["--backend", "cpu", "--ways", "split"],
+        ["--backend", "cpu", "--share", "1"],
         ["--size", "huge"],
         ["--size", "0"],
         ["--backend", "cpu", "--rounds", "1"],

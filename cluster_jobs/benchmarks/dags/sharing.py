@@ -10,7 +10,8 @@
 MP-1 and MP-2 start all programs at the same moment and measure when the last one and the one with the highest priority
 have ended. With --prefetch off, each run copies its inputs from the host; with on, they are on the GPU already. In
 `latency` a small program asks again and again, beside one that fills the GPU. `starvation` shows how the lowest of
-three queues progresses while the highest always has work. The inputs of these two are always on the GPU.
+three queues progresses while the highest always has work; with --output, as a plot (PNG and SVG) as well. The inputs of
+these two are always on the GPU.
 
 Ways: priorities, one runtime with a queue and a priority per program; one, one runtime without priorities; split, in
 the case `latency`, as priorities, with a share of the multiprocessors for the small program; slices, a process per
@@ -38,7 +39,7 @@ from typing import Any
 import celerity_py as celerity
 from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.cuda_driver import Driver, count_devices
-from cluster_jobs.benchmarks.dags import sharing_measure, sharing_table
+from cluster_jobs.benchmarks.dags import sharing_measure, sharing_plot, sharing_table
 from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS, Setting
 from cluster_jobs.benchmarks.dags.sharing_processes import Job
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
@@ -196,6 +197,8 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
             )
     if options.ways == ["split"] and "latency" not in options.case:
         parser.error("the way split measures the case latency only")
+    if not 0 < options.share < 1:
+        parser.error(f"--share is above 0 and below 1, not {options.share:g}")
     options.size = options.size or ("small" if options.backend == "cuda" else "tiny")
     options.seconds = options.seconds or (120.0 if options.backend == "cuda" else 10.0)
     if options.rounds < sharing_measure.FEWEST_ROUNDS:
@@ -214,6 +217,13 @@ def main(arguments: list[str] | None = None) -> int:
         figures = run_all(options)
     finally:
         signal.signal(signal.SIGTERM, before)
+    progress = [row for row in figures["rows"] if row["case"] == "starvation"]
+    if options.output and progress:
+        try:
+            for path in sharing_plot.save(progress, options.output):
+                print(f"Plot: {path.resolve()}")
+        except RuntimeError as error:
+            print(f"No plot: {error}")
     for problem in figures["problems"]:
         print(f"PROBLEM  {problem}", file=sys.stderr)
     return int(bool(figures["problems"]))
