@@ -157,7 +157,7 @@ def test_a_queue_with_a_quarter_of_the_multiprocessors_runs_on_no_others(
             for _ in range(times):
                 step()
         else:
-            times = 801
+            times = 2001
             low.replay(low.record(step), times - 1)
             assert low.fence(rounds[low]).result(60)[0] == times
             assert low.statistics().executor["graph_runs"] > 0
@@ -234,8 +234,6 @@ def test_a_share_that_a_gpu_cannot_have_is_told_with_those_that_it_can(launch: L
         UsageError, match=rf"rounds to .* GPU \d+ has {count} multiprocessors, .* give a share from 0\.\d+ to 0"
     ):
         celerity.Queue(priority=1, multiprocessors=0.001)
-    with pytest.raises(UsageError, match=r"rounds to .* in steps of \d+: give a share"):
-        celerity.Queue(priority=1, multiprocessors=0.999)
     assert low.statistics().executor["multiprocessors"] == []
     with celerity.Queue(priority=1, multiprocessors=0.5) as high:
         buffer = celerity.Buffer((100,), np.float32)
