@@ -658,6 +658,11 @@ def cuda_enter(ordinal: int) -> int:
 def cuda_leave(previous: int) -> None:
     """Makes a context current again; 0: none. Touches no other device."""
 
+def cuda_division(ordinal: int) -> tuple[int, int, int]:
+    """
+    The multiprocessors of a GPU, the fewest of them that queues may have, and the step from there. Raises RuntimeError if the driver cannot divide them.
+    """
+
 def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int]:
     """
     Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.
@@ -922,9 +927,12 @@ class Executor:
         Whether that was so: run() tells of it later then. Otherwise somebody else has set the flag, or run() tells.
         """
 
-    def prepare_queue(self, priority: int) -> None:
+    def prepare_queue(self, priority: int, share: float = 0.0) -> None:
         """
         Makes streams for the kernels of queues of this priority. Before their first task. Any thread.
+
+        With a share, these kernels run on that share of the multiprocessors of each GPU, and all others on the rest. Raises ValueError if a GPU has no such part,
+        and RuntimeError if the driver refuses.
         """
 
     def lanes(self) -> list[tuple[str, int]]:

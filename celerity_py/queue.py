@@ -23,7 +23,7 @@ from celerity_py.runtime.closed import CLOSED
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.statistics import RuntimeStatistics
 from celerity_py.small_operations import any_of, copy, dot, fill, norm
-from celerity_py.submit.arguments import check_priority, refuse_names
+from celerity_py.submit.arguments import check_priority, check_share, refuse_names
 from celerity_py.submit.delegate import connect
 from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
@@ -58,22 +58,29 @@ class Queue(IsHandle):
             work of lower ones: kernels, copies, transfers, host tasks and fences. On GPUs its kernels run on streams of
             higher priority. A kernel that has begun ends first, and results stay the same. No queue waits for ever:
             docs/how_to/sharing.md has the rules.
+        multiprocessors: A share above 0 and below 1; it needs a priority from 1 on. The kernels of this queue run on
+            that share of the multiprocessors of each GPU, rounded to the steps of the driver, and those of queues
+            without a share on the rest. A run has one split: all shares are equal, and use the same
+            multiprocessors. On CPU devices a share changes nothing.
 
     Raises:
-        ArgumentTypeError: If `priority` is no integer.
-        UsageError: If `priority` is below 0 or above 4.
+        ArgumentTypeError: If `priority` is no integer, or `multiprocessors` no number.
+        UsageError: If `priority` is below 0 or above 4; if a share is out of range, without a priority, other than that
+            of an earlier queue or of its priority, too small or large for a GPU, or comes after the first submission.
+        ResourceError: If the driver cannot make streams, or cannot divide the multiprocessors.
         ConfigurationError: If a `CELERITY_` variable is wrong.
         LaunchError: If MPI does not work the way this program was started.
     """
 
-    __slots__ = ("__weakref__", "_priority", "_runtime")
+    __slots__ = ("__weakref__", "_priority", "_runtime", "_share")
 
-    def __init__(self, *, priority: SupportsIndex = 0) -> None:
+    def __init__(self, *, priority: SupportsIndex = 0, multiprocessors: float | None = None) -> None:
         self._priority = check_priority(priority)
+        self._share = check_share(multiprocessors, self._priority)
         runtime = lifecycle.current()
         runtime.check_usable("Queue()")
         connect(runtime)
-        runtime.prepare_queue(self._priority)
+        runtime.prepare_queue(self._priority, self._share)
         runtime.num_queues += 1
         self._runtime: Any = runtime
 
@@ -81,6 +88,11 @@ class Queue(IsHandle):
     def priority(self) -> int:
         """The priority of the queue, as given."""
         return self._priority
+
+    @property
+    def multiprocessors(self) -> float | None:
+        """The share of the multiprocessors, as given. `statistics` has their number on each GPU."""
+        return self._share
 
     # ---- work
 
@@ -565,4 +577,5 @@ class Queue(IsHandle):
         if runtime is CLOSED:
             return "<Queue, closed>"
         priority = f" with priority {self._priority}" if self._priority else ""
-        return f"<Queue{priority} on rank {runtime.rank} of {runtime.size}>"
+        share = "" if self._share is None else f" and a share of {self._share:g}"
+        return f"<Queue{priority}{share} on rank {runtime.rank} of {runtime.size}>"

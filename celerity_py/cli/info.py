@@ -23,7 +23,7 @@ from celerity_py.executor.network.launch_detection import detect_launch, find_pl
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.runtime import lifecycle
-from celerity_py.runtime.run_summary import describe_rank, describe_ranks, describe_run
+from celerity_py.runtime.run_summary import describe_division, describe_rank, describe_ranks, describe_run
 from celerity_py.scheduler.errors import LaunchError
 from celerity_py.vocabulary.tables import Table, write_tables
 
@@ -173,6 +173,7 @@ def _describe_run_here() -> dict[str, Any]:
             "cores": num_cores(),
             "devices": devices.describe(),
             "why_no_gpus": devices.why_no_gpus,
+            "multiprocessors": [describe_division(ordinal) for ordinal in devices.ordinals],
             "summary": describe_rank(communicator, devices, runtime.direct_peers.with_rank),
             "transports": {rank: "direct" if runtime.direct_peers.with_rank[rank] else "host" for rank in others},
             "why_not_direct": {rank: why for rank, why in runtime.direct_peers.why_not.items() if rank != runtime.rank},
@@ -206,6 +207,7 @@ def _show_run(run: dict[str, Any]) -> list[Table | str]:
     lines: list[Table | str] = ["", Table([], "run"), f"  {run['run']}"]
     for rank in run["ranks"]:
         lines.append(f"  {rank['summary']} Host {rank['host']}, {rank['cores']} core(s).")
+        lines += [f"    {told}." for told in rank["multiprocessors"]]
         reasons: dict[str, list[int]] = {}
         for other, why in rank["why_not_direct"].items():
             reasons.setdefault(why, []).append(int(other))

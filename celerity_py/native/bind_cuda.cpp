@@ -115,6 +115,17 @@ are "chunk", "accessor", "reducer" and "scalar".)");
 	m.def("cuda_enter", &enter_context, "ordinal"_a, "Makes the primary context of a GPU current in this thread; returns the one before, 0 if there was none.");
 	m.def("cuda_leave", &leave_context, "previous"_a, "Makes a context current again; 0: none. Touches no other device.");
 	m.def(
+	    "cuda_division",
+	    [](const int ordinal) {
+		    const auto& driver = cuda::get_driver();
+		    cuda::device device = 0;
+		    driver.check(driver.device_get(&device, ordinal), "cuDeviceGet");
+		    const auto found = find_division(driver, device);
+		    return std::tuple(found.total, found.least, found.step);
+	    },
+	    "ordinal"_a,
+	    "The multiprocessors of a GPU, the fewest of them that queues may have, and the step from there. Raises RuntimeError if the driver cannot divide them.");
+	m.def(
 	    "cuda_probe",
 	    [](const std::vector<int>& ordinals) {
 		    const auto topology = cuda_backend::probe(ordinals);

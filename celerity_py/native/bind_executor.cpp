@@ -307,8 +307,12 @@ Events that nobody waits for come up to 2 ms later.)")
 
 Whether that was so: run() tells of it later then. Otherwise somebody else has set the flag, or run() tells.)")
 	    .def(
-	        "prepare_queue", [](executor_loop& self, const queue_priority priority) { self.prepare_queue(priority); }, "priority"_a, released(),
-	        "Makes streams for the kernels of queues of this priority. Before their first task. Any thread.")
+	        "prepare_queue", [](executor_loop& self, const queue_priority priority, const double share) { self.prepare_queue(priority, share); }, "priority"_a,
+	        "share"_a = 0.0, released(),
+	        R"(Makes streams for the kernels of queues of this priority. Before their first task. Any thread.
+
+With a share, these kernels run on that share of the multiprocessors of each GPU, and all others on the rest. Raises ValueError if a GPU has no such part,
+and RuntimeError if the driver refuses.)")
 	    .def("lanes", &lanes, nb::sig("def lanes(self) -> list[tuple[str, int]]"), "Kind and device of every lane, by its number.")
 	    .def("wake", &executor_loop::wake, released(), "Makes the present or next run() return.")
 	    .def(

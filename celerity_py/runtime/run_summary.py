@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,36 @@ def log_choices(
     if communicator.rank == 0:
         _log.info("%s", describe_run(settings, communicator, devices))
     _log.info("%s", describe_rank(communicator, devices, direct_ranks))
+
+
+def log_parts(rank: int, devices: Devices, parts: Sequence[Mapping[str, int]], priority: int) -> None:
+    """Log how a queue has divided the multiprocessors of the GPUs of this rank.
+
+    Args:
+        rank: This rank.
+        devices: Of this rank.
+        parts: By device: the multiprocessors of the `share` and of the `rest`.
+        priority: Of the queue.
+    """
+    _log.info("%s", describe_parts(rank, devices, parts, priority))
+
+
+def describe_parts(rank: int, devices: Devices, parts: Sequence[Mapping[str, int]], priority: int) -> str:
+    """Tell how a queue has divided the multiprocessors of the GPUs of a rank."""
+    told = [
+        f"{part['share']} of the {part['share'] + part['rest']} multiprocessors of GPU {ordinal}"
+        for ordinal, part in zip(devices.ordinals, parts, strict=True)
+    ]
+    return f"Rank {rank} gives {', '.join(told)} to queues of priority {priority}, and the rest to all others."
+
+
+def describe_division(ordinal: int) -> str:
+    """Tell how queues may divide the multiprocessors of a GPU, or why they cannot."""
+    try:
+        total, least, step = _native.cuda_division(ordinal)
+    except RuntimeError as error:
+        return f"GPU {ordinal} has no parts for Queue(multiprocessors=...): {error}"
+    return f"GPU {ordinal} has {total} multiprocessors: queues may have a share of {least} or more, in steps of {step}"
 
 
 def describe_for_trace(settings: Configuration, communicator: Communicator, devices: Devices) -> dict[str, Any]:

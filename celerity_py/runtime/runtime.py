@@ -36,12 +36,13 @@ from celerity_py.runtime.outputs import check_outputs, path_of_rank, write_graph
 from celerity_py.runtime.planning_notices import Notices
 from celerity_py.runtime.profiling import ProfiledDelegate, start_ranges
 from celerity_py.runtime.run_state import Phase, RunState
-from celerity_py.runtime.run_summary import describe_for_trace, log_choices
+from celerity_py.runtime.run_summary import describe_for_trace, log_choices, log_parts
+from celerity_py.runtime.shares import Shares, check_limit_of_mps, describe_queue
 from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
 from celerity_py.runtime.user_memory import UserArray, UserMemory
-from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue, ResourceError
+from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue, ResourceError, UsageError
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
 
@@ -185,6 +186,8 @@ class Runtime:
         self.submitter = self.completion.submitter = make_submitter(self)
         self.submit_kernel = self.submitter.submit_kernel
         self.submit_host_task = self.submitter.submit_host_task
+        #: Of the multiprocessors, by the queues that ask for them.
+        self.shares = Shares()
 
     @property
     def may_be_direct(self) -> bool:
@@ -311,21 +314,37 @@ class Runtime:
         if self.live is not None:
             self.live.release()
 
-    def prepare_queue(self, priority: int) -> None:
+    def prepare_queue(self, priority: int, share: float | None) -> None:
         """Let the executor know that there is a queue of this priority, and make streams for its kernels.
 
         Raises:
+            UsageError: If a GPU has no such share of multiprocessors, or an earlier queue has another one.
             ResourceError: If the driver of the GPUs refuses.
         """
-        if self.executor is None:
-            return
-        try:
-            self.executor.prepare_queue(priority)
-        except RuntimeError as error:
-            raise ResourceError(
-                f"rank {self.rank} cannot make streams for Queue(priority={priority}): {error}. Make all queues at the "
-                f"start of the program, or use fewer priorities."
-            ) from error
+        with self.shares.lock:
+            self._prepare_queue(priority, share)
+
+    def _prepare_queue(self, priority: int, share: float | None) -> None:
+        self.shares.check(priority, share, self.submitter.num_submitted)
+        divides = share is not None and self.shares.share is None
+        if self.executor is not None:
+            who = describe_queue(priority, share)
+            if share is not None and self.devices.is_cuda:
+                check_limit_of_mps(priority, share, self.rank)
+            try:
+                self.executor.prepare_queue(priority, share or 0.0)
+            except ValueError as error:
+                raise UsageError(f"rank {self.rank} cannot divide its GPUs for {who}: {error}.") from error
+            except RuntimeError as error:
+                remedy = "leave out multiprocessors=" if divides else "use fewer priorities"
+                raise ResourceError(
+                    f"rank {self.rank} cannot make streams for {who}: {error}. Make all queues at the start of the "
+                    f"program, or {remedy}."
+                ) from error
+        self.shares.check(priority, share, self.submitter.num_submitted)  # another thread may have submitted meanwhile
+        self.shares.note(priority, share)
+        if divides and self.executor is not None and self.devices.is_cuda:
+            log_parts(self.rank, self.devices, self.executor.statistics()["multiprocessors"], priority)
 
     # ---- submitting
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import numbers
 from collections.abc import Mapping
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -51,6 +52,35 @@ def check_priority(given: Any) -> int:
             f"most urgent. To put a queue behind the others, give the others a higher priority."
         )
     return priority
+
+
+def check_share(given: Any, priority: int) -> float | None:
+    """The share of the multiprocessors that a queue asks for; None if it asks for none.
+
+    Raises:
+        ArgumentTypeError: If it is no number.
+        UsageError: If it is out of range, or if the queue has no priority.
+    """
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
+        raise ArgumentTypeError(
+            f"Queue(multiprocessors=...) takes a number between 0 and 1, the share of the multiprocessors of each GPU, "
+            f"not {given!r}."
+        )
+    share = float(given)
+    if not 0 < share < 1:
+        raise UsageError(
+            f"Queue(multiprocessors={given}) is out of range: it is the share of the multiprocessors of each GPU on "
+            f"which the kernels of this queue run, above 0 and below 1, as 0.25. Without it, a queue uses what is in "
+            f"no share."
+        )
+    if priority == 0:
+        raise UsageError(
+            f"Queue(priority=0, multiprocessors={given}) has no streams of its own, which a share needs: give it a "
+            f"priority from 1 to {MAX_QUEUE_PRIORITY}, as in Queue(priority=1, multiprocessors={given})."
+        )
+    return share
 
 
 def collect(

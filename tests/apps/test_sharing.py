@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import celerity_py as celerity
 from cluster_jobs.benchmarks.dags import (
     dag_programs,
     kernel_orders,
@@ -56,7 +57,7 @@ def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, t
     assert {"one", "slices"} <= set(ways)
     for case in cases.split(","):
         rows = [row for row in figures["rows"] if row["case"] == case]
-        assert [row["way"] for row in rows] == ways
+        assert [row["way"] for row in rows] == [way for way in ways if way != "split" or case == "latency"]
         for row in rows:
             if case.startswith("MP"):
                 assert row["rounds"] == 3
@@ -71,6 +72,7 @@ def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, t
                 assert len(row["lowest_by_tenth"]) == 10 * len(row["lowest_by_second"])
         assert any(aim["case"] == case for aim in figures["aims"])
     assert "not measured" in result.stdout, "MPS needs a GPU"
+    assert all(output.with_suffix(suffix).exists() for suffix in (".png", ".svg")) == ("starvation" in cases)
 
 
 def test_a_regular_graph_is_the_transpose_of_its_transpose() -> None:
@@ -210,7 +212,7 @@ def test_ways_run_in_groups_if_the_memory_is_too_small(setting: Setting) -> None
     assert sharing_measure.groups_that_fit(list(WAYS), setting, None) == [list(WAYS)]
     data = sum(map(bytes_of, setting.programs))
     assert sharing_measure.groups_that_fit(list(WAYS), setting, 1e9 + 1.1 * data) == [
-        ["priorities", "one"], ["slices"], ["mps"], ["streams"],
+        ["priorities", "one"], ["split"], ["slices"], ["mps"], ["streams"],
     ]  # fmt: skip
 
 
@@ -245,6 +247,24 @@ def test_mps_gets_folders_of_its_own_and_is_stopped(
     assert [line for line in log.read_text().splitlines() if line] == [
         "-d", f"get_server_list {pipe}", f"quit -t 5 {pipe}",
     ]  # fmt: skip
+
+
+def test_only_the_first_program_of_a_split_has_a_share() -> None:
+    case = CASES["latency"]
+    programs = dict(enumerate(build(case, "tiny")))
+    celerity.configure(devices="cpu:1")
+    try:
+        runner = sharing_runners.OursTogether(
+            programs, dict(enumerate(case.priorities)), ahead=True, whole=False, share=0.5
+        )
+        runner.renew(list(programs))
+        runner.start(list(programs), with_priorities=True)
+        assert {n: queue.multiprocessors for n, queue in runner._by_priority.items()} == {0: 0.5, 1: None}
+        for number, program in programs.items():
+            program.check(runner.results(number), 1)
+        runner.close()
+    finally:
+        celerity.configure(devices=None)
 
 
 # ---- figures
@@ -302,6 +322,8 @@ def test_progress_is_counted_by_second_with_the_longest_wait() -> None:
         ["--backend", "cpu", "--ways", "mps"],
         ["--backend", "cpu", "--inside", "hand"],
         ["--case", "MP-3"],
+        ["--backend", "cpu", "--ways", "split"],
+        ["--backend", "cpu", "--share", "1"],
         ["--size", "huge"],
         ["--size", "0"],
         ["--backend", "cpu", "--rounds", "1"],

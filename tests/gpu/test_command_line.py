@@ -15,6 +15,7 @@ def test_info_names_the_driver_and_the_gpus_of_each_rank() -> None:
     (rank,) = told["ranks"]
     assert rank["devices"].startswith("GPU 0 (")
     assert rank["why_no_gpus"] == ""
+    assert "multiprocessors: queues may have a share of " in rank["multiprocessors"][0]
     assert any(gpu["name"] in rank["devices"] and gpu["driver_version"] for gpu in told["gpus"]["host"])
     assert told["software"]["CuPy"] != "not installed"
 

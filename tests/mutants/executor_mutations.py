@@ -335,12 +335,6 @@ EXECUTOR_MUTATIONS = (
         "		return;",
     ),
     Mutation(
-        "instructions wait for places although other queues have nothing to do any more",
-        ENGINE,
-        "if(m_num_waiting > 0 && !is_shared()) end_sharing();",
-        "",
-    ),
-    Mutation(
         "an instruction that waits for another rank keeps the place that the other rank needs",
         ENGINE,
         "if(n.has_place) leave_place(n); // an instruction with a smaller key may need it",

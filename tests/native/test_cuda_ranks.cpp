@@ -78,6 +78,32 @@ void replay_with_priorities() {
 	if(emulated_cuda::num_streams_made(3) != 0) die("there are streams for a queue that does not exist");
 }
 
+/// Kernels of a queue with a share run on its multiprocessors, and those of all others on the rest, on streams and in graphs. Copies run anywhere.
+void split_between_queues() {
+	for(const bool replays : {false, true}) {
+		for(const std::size_t num_devices : {1U, 2U}) {
+			setup how;
+			how.replays = replays;
+			how.num_devices = num_devices;
+			how.num_priorities = replays ? 2 : 3; // the two tasks of the recording are of both queues
+			how.share = 0.3;
+			how.border = 1;
+			how.steps = replays ? 1001 : 100;
+			const auto before = emulated_cuda::num_launches(advancing(how.reads));
+			const auto graph_runs = run(how);
+			if(replays && graph_runs < 5) die("a replay with a split has hardly used graphs");
+			auto launches = emulated_cuda::num_launches(advancing(how.reads));
+			for(const auto& [part, count] : before) launches[part] -= count;
+			std::printf("split, %zu devices, replays %d: %d launches on 8 multiprocessors, %d on the other 22\n", num_devices, int{replays}, launches[8],
+			    launches[22]);
+			std::fflush(stdout);
+			if(launches[0] != 0) die("a kernel runs outside of both parts");
+			if(launches[8] == 0 || launches[22] == 0) die("a part has no kernels");
+			if(!replays && 3 * launches[8] > 2 * launches[22]) die("kernels of other queues run on the share");
+		}
+	}
+}
+
 /// Likewise between ranks.
 void replay_on_ranks() {
 	for(const std::size_t num_ranks : {2U, 4U}) {
@@ -164,6 +190,7 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	emulated_cuda::configure(emulated);
 	replay();
 	replay_with_priorities();
+	split_between_queues();
 	replay_on_ranks();
 #ifndef __SANITIZE_THREAD__
 	count_flags(1);
@@ -194,11 +221,12 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
 		how.num_priorities = static_cast<queue_priority>(pick({1, 2, 5}));
+		how.share = pick({0, 1}) != 0 ? 0.5 : 0.0;
 		std::printf(
-		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d, %lu on a lane, horizons after %u, %zu bytes joined, %u priorities\n",
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d, %lu on a lane, horizons after %u, %zu bytes joined, %u priorities, share %.1f\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
 		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, int{how.kernels_wait}, int{how.kernels_raise}, how.steps,
-		    int{how.replays}, how.most_on_a_lane, how.horizon_step, how.joined_bytes, how.num_priorities);
+		    int{how.replays}, how.most_on_a_lane, how.horizon_step, how.joined_bytes, how.num_priorities, how.share);
 		std::fflush(stdout);
 		run(how);
 	}

@@ -66,6 +66,7 @@ _HOW_TOS = {
     },
     "sharing": {
         "priorities": "[5. 5. 5.] [20. 20. 20.]",
+        "shares": "[5. 5. 5.]",
     },
     "observing": {
         "graphs": '<I11 copy B2 "v" [255:256, 0:512] from D0 to D1; read by T3 chunk 1; after I8 (true), I3 (memory)>',

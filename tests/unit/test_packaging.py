@@ -46,8 +46,8 @@ INSTALLED = {
     """,
     "celerity_py/runtime": """
         __init__ closed collective_groups devices executor_delegate forks futures initial_contents lifecycle live_view
-        log native_objects outputs planning_notices profiling run_state run_summary runtime spinning statistics
-        step_counter submissions_in_flight user_memory
+        log native_objects outputs planning_notices profiling run_state run_summary runtime shares spinning
+        statistics step_counter submissions_in_flight user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate ordered_reductions plain_values violations",
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",

@@ -19,7 +19,13 @@ from celerity_py.errors import ResourceError
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.runtime import native_objects, runtime
 from celerity_py.runtime.devices import Devices
-from celerity_py.runtime.run_summary import describe_rank, describe_ranks, describe_run
+from celerity_py.runtime.run_summary import (
+    describe_division,
+    describe_parts,
+    describe_rank,
+    describe_ranks,
+    describe_run,
+)
 from tests.failures.launching import run
 
 PROGRAM = "import celerity_py as celerity\nwith celerity.Queue() as queue: queue.wait()"
@@ -41,6 +47,22 @@ def test_each_rank_tells_how_it_reaches_each_other(monkeypatch: pytest.MonkeyPat
     assert describe_rank(Fake(), devices, [True, False, False, True, False, False]) == (  # type: ignore[arg-type]
         "Rank 2 drives GPU 1 (H100), GPU 2 (H200), which do not all reach each other's memory. It exchanges data by "
         "direct transfers with ranks 0, 3 and messages of MPI with ranks 1, 4-5."
+    )
+
+
+def test_a_gpu_tells_how_it_may_be_divided_and_how_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("celerity_py._native.cuda_division", lambda ordinal: (132, 8, 8))
+    assert describe_division(3) == "GPU 3 has 132 multiprocessors: queues may have a share of 8 or more, in steps of 8"
+
+    def refuse(_: int) -> Any:
+        raise RuntimeError("the CUDA driver is too old")
+
+    monkeypatch.setattr("celerity_py._native.cuda_division", refuse)
+    assert describe_division(0) == "GPU 0 has no parts for Queue(multiprocessors=...): the CUDA driver is too old"
+    parts = [{"share": 32, "rest": 100}, {"share": 16, "rest": 92}]
+    assert describe_parts(1, Devices("cuda", 2, (0, 2)), parts, 4) == (
+        "Rank 1 gives 32 of the 132 multiprocessors of GPU 0, 16 of the 108 multiprocessors of GPU 2 to queues of "
+        "priority 4, and the rest to all others."
     )
 
 

@@ -4,18 +4,21 @@
     python -m cluster_jobs.benchmarks.dags.sharing --case MP-1 --size medium --output results/mp1.json
     python -m cluster_jobs.benchmarks.dags.sharing --case MP-2 --size 15000000000 --prefetch on
     python -m cluster_jobs.benchmarks.dags.sharing --case latency,starvation --ways priorities,one,mps
+    python -m cluster_jobs.benchmarks.dags.sharing --case latency --ways priorities,split,mps --share 0.25
     python -m cluster_jobs.benchmarks.dags.sharing --backend cpu          # only tries it out
 
 MP-1 and MP-2 start all programs at the same moment and measure when the last one and the one with the highest priority
 have ended. With --prefetch off, each run copies its inputs from the host; with on, they are on the GPU already. In
 `latency` a small program asks again and again, beside one that fills the GPU. `starvation` shows how the lowest of
-three queues progresses while the highest always has work. The inputs of these two are always on the GPU.
+three queues progresses while the highest always has work; with --output, as a plot (PNG and SVG) as well. The inputs of
+these two are always on the GPU.
 
-Ways: priorities, one runtime with a queue and a priority per program; one, one runtime without priorities; slices, a
-process per program, between which the GPU divides its time; mps, the same under NVIDIA's Multi-Process Service, which
-the benchmark starts and stops; streams, streams by hand with the priorities of their programs. All of them launch the
-same kernels. The ways take turns. Their processes start first, and each compares small runs with NumPy. The results of
-the measured size are the same in all ways, to the bit, before and after they are measured.
+Ways: priorities, one runtime with a queue and a priority per program; one, one runtime without priorities; split, in
+the case `latency`, as priorities, with a share of the multiprocessors for the small program; slices, a process per
+program, between which the GPU divides its time; mps, the same under NVIDIA's Multi-Process Service, which the benchmark
+starts and stops; streams, streams by hand with the priorities of their programs. All of them launch the same kernels.
+The ways take turns. Their processes start first, and each compares small runs with NumPy. The results of the measured
+size are the same in all ways, to the bit, before and after they are measured.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from typing import Any
 import celerity_py as celerity
 from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.cuda_driver import Driver, count_devices
-from cluster_jobs.benchmarks.dags import sharing_measure, sharing_table
+from cluster_jobs.benchmarks.dags import sharing_measure, sharing_plot, sharing_table
 from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS, Setting
 from cluster_jobs.benchmarks.dags.sharing_processes import Job
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
@@ -70,6 +73,7 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         inside=options.inside,
         whole=options.submit == "whole",
         traces=options.traces,
+        share=options.share,
     )
     megabytes = sum(bytes_of(program) for program in setting.programs) / 1e6
     about = {
@@ -78,9 +82,11 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         "prefetch": "on" if setting.ahead else "off",
         "inside": options.inside,
         "submit": options.submit,
+        "share": options.share,
     }
     print(f"{case}: {megabytes:.0f} MB made, {until - time.monotonic():.0f} s left", flush=True)
-    groups = sharing_measure.groups_that_fit(options.ways, setting, options.free_bytes)
+    chosen = [way for way in options.ways if way != "split" or case == "latency"]
+    groups = sharing_measure.groups_that_fit(chosen, setting, options.free_bytes)
     if len(groups) > 1:
         print(f"{case}: the GPU has no room for all ways at once; they run in groups: {groups}", flush=True)
     found: dict[str, Any] = {}
@@ -159,6 +165,12 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         default="turns",
         help="to one runtime: the steps of all programs in turns, or one program after the other (default turns)",
     )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.25,
+        help="of the multiprocessors, for the small program of split (default 0.25)",
+    )
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="runtimes write their timelines there")
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count, at most (default 7)")
     parser.add_argument("--seconds", type=float, help="time for everything (default 120, on CPUs 10)")
@@ -177,9 +189,16 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         options.ways = [way for way in options.ways if way in ON_CPU]
         if not options.ways or options.inside == "hand":
             parser.error("MPS and programs by hand need a GPU, and there is none")
-    if "priorities" in options.ways and "priority" not in inspect.signature(celerity.Queue).parameters:
-        options.ways.remove("priorities")
-        print("Without the way `priorities`: queues of this version of celerity_py have none.", file=sys.stderr)
+    for way, parameter in (("priorities", "priority"), ("split", "multiprocessors")):
+        if way in options.ways and parameter not in inspect.signature(celerity.Queue).parameters:
+            options.ways.remove(way)
+            print(
+                f"Without the way `{way}`: queues of this version of celerity_py have no {parameter}.", file=sys.stderr
+            )
+    if options.ways == ["split"] and "latency" not in options.case:
+        parser.error("the way split measures the case latency only")
+    if not 0 < options.share < 1:
+        parser.error(f"--share is above 0 and below 1, not {options.share:g}")
     options.size = options.size or ("small" if options.backend == "cuda" else "tiny")
     options.seconds = options.seconds or (120.0 if options.backend == "cuda" else 10.0)
     if options.rounds < sharing_measure.FEWEST_ROUNDS:
@@ -198,6 +217,13 @@ def main(arguments: list[str] | None = None) -> int:
         figures = run_all(options)
     finally:
         signal.signal(signal.SIGTERM, before)
+    progress = [row for row in figures["rows"] if row["case"] == "starvation"]
+    if options.output and progress:
+        try:
+            for path in sharing_plot.save(progress, options.output):
+                print(f"Plot: {path.resolve()}")
+        except RuntimeError as error:
+            print(f"No plot: {error}")
     for problem in figures["problems"]:
         print(f"PROBLEM  {problem}", file=sys.stderr)
     return int(bool(figures["problems"]))

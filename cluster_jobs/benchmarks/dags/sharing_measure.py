@@ -22,11 +22,12 @@ T = TypeVar("T")
 WAYS = {
     "priorities": "one runtime, priorities",
     "one": "one runtime",
+    "split": "one runtime, priorities and a split",
     "slices": "processes, time slices",
     "mps": "processes, MPS",
     "streams": "streams by hand",
 }
-ON_CPU = ("priorities", "one", "slices")
+ON_CPU = ("priorities", "one", "split", "slices")
 #: From the message to the processes until they begin.
 LEAD_S = 0.003
 #: Until processes have loaded CUDA, compiled their kernels, checked small programs and run the large ones once.
@@ -68,6 +69,8 @@ class Setting:
     whole: bool = False
     #: Where runtimes write their timelines; none without.
     traces: Path | None = None
+    #: Of the multiprocessors, for the first program of the way `split`.
+    share: float = 0.25
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -90,6 +93,7 @@ def tasks_of(way: str, setting: Setting, environment: Mapping[str, str]) -> list
             priorities=dict(enumerate(setting.case.priorities)),
             ahead=setting.ahead,
             whole=setting.whole,
+            share=setting.share if way == "split" else None,
             trace=trace_of(group),
             is_cuda=setting.is_cuda,
             environment=environment,
@@ -153,7 +157,7 @@ def _begin(
     name: str, setting: Setting, ways: Sequence[Way], stack: contextlib.ExitStack
 ) -> tuple[Way, MultiProcessService | None]:
     """Start the processes of a way; they prepare themselves at the same time as those of other ways."""
-    with_priorities = name == "priorities"
+    with_priorities = name in {"priorities", "split"}
     sibling = next((way for way in ways if {name, way.name} == {"priorities", "one"}), None)
     if sibling:
         return Way(name, sibling.workers, with_priorities, sibling.digests), None

@@ -63,6 +63,8 @@ class Task:
     ahead: bool
     whole: bool
     is_cuda: bool
+    #: Of the multiprocessors, for the program of the highest priority; None if nobody divides them.
+    share: float | None = None
     #: Where a runtime writes its timeline; empty if it writes none.
     trace: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -83,8 +85,11 @@ class _Desk:
 
         self.task = task
         celerity.configure(backend="cuda" if task.is_cuda else "cpu", devices="0," if task.is_cuda else "cpu:1")
-        make = RUNNERS[task.kind]
-        checked = make(task.small, task.priorities, ahead=task.ahead, whole=task.whole)
+        make: Any = RUNNERS[task.kind]
+        how: dict[str, Any] = {"ahead": task.ahead, "whole": task.whole}
+        if task.share is not None:
+            how["share"] = task.share
+        checked: Runner = make(task.small, task.priorities, **how)
         self._run_anew(checked, task.small)
         for number, program in task.small.items():
             program.check(checked.results(number), 1)
@@ -92,7 +97,7 @@ class _Desk:
         del checked
         if task.trace:
             celerity.configure(trace=task.trace)
-        self.runner: Runner = make(task.programs, task.priorities, ahead=task.ahead, whole=task.whole)
+        self.runner: Runner = make(task.programs, task.priorities, **how)
 
     @staticmethod
     def _run_anew(runner: Runner, programs: Mapping[int, Program]) -> None:

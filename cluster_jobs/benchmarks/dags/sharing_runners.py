@@ -68,10 +68,17 @@ class OursTogether(Runner):
         priorities: Of each program.
         ahead: `renew` copies the inputs to the device. Otherwise each run copies its dirty inputs.
         whole: Submit one program after the other. Otherwise their steps take turns.
+        share: Of the multiprocessors, for the program of the highest priority.
     """
 
     def __init__(
-        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, whole: bool
+        self,
+        programs: Mapping[int, Program],
+        priorities: Mapping[int, int],
+        *,
+        ahead: bool,
+        whole: bool,
+        share: float | None = None,
     ) -> None:
         self.programs = programs
         self.ahead = ahead
@@ -79,6 +86,8 @@ class OursTogether(Runner):
         self._queue = celerity.Queue()
         self._priorities = priorities
         self._by_priority: dict[int, celerity.Queue] = {}
+        if share is not None:  # before the first submission
+            self._make_queues({max(programs, key=priorities.__getitem__): share})
         self._residents = {
             number: ResidentProgram(program, self._queue, renewed=program.dirty) for number, program in programs.items()
         }
@@ -128,10 +137,15 @@ class OursTogether(Runner):
     def use_priorities(self, with_priorities: bool) -> None:
         """Give each program the queue of its priority, or the one for all."""
         if with_priorities and not self._by_priority:
-            make: Any = celerity.Queue  # versions without priorities type-check as well
-            self._by_priority = {number: make(priority=self._priorities[number]) for number in self.programs}
+            self._make_queues({})
         for number, resident in self._residents.items():
             resident.queue = self._by_priority[number] if with_priorities else self._queue
+
+    def _make_queues(self, shares: Mapping[int, float]) -> None:
+        make: Any = celerity.Queue  # versions without priorities type-check as well
+        for number in self.programs:
+            given = {"multiprocessors": shares[number]} if number in shares else {}
+            self._by_priority[number] = make(priority=self._priorities[number], **given)
 
     def results(self, number: int) -> dict[str, NDArray[Any]]:
         """Fetch them."""

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/lane_pool.hpp"
+#include "events/executor_statistics.hpp"
 #include "events/pilot_message.hpp"
 #include "memory/nd_copy.hpp"
 #include "native_launch.hpp"
@@ -108,8 +109,12 @@ class backend {
 	virtual std::span<const lane_class> lane_classes() const = 0;
 	/// `is_urgent`: other devices or ranks wait for the result. `queue`: where the lanes have priorities, lanes of this one.
 	virtual std::uint32_t kernel_class(device_id device, bool is_urgent, queue_priority queue) const = 0;
-	/// Makes lanes for the kernels of queues of this priority. Before their first instruction; any thread.
-	virtual void prepare_queue(queue_priority /* queue */) {}
+	/// Makes lanes for the kernels of queues of this priority. Before their first instruction; any thread. `share`: of the multiprocessors of each GPU, on
+	/// which alone these kernels run; 0: those that are in no share. The first call with a share comes before the first kernel, all shares of a backend are
+	/// equal, and so are those of a priority. Throws std::invalid_argument if a device has no such part, and std::runtime_error if the driver refuses.
+	virtual void prepare_queue(queue_priority /* queue */, double /* share */) {}
+	/// By device; empty without a share. Any thread.
+	virtual std::vector<multiprocessor_parts> parts() { return {}; }
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
 	/// Of copies out of several devices into one.
 	virtual std::uint32_t gather_class(memory_id to) const = 0;

@@ -21,15 +21,14 @@ void out_of_order_engine::submit(const engine_request& request) {
 	const bool is_pull = request.policy == issue_policy::pull;
 	if(goes_to_lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
 	if(is_pull && !tracks_keys()) throw std::invalid_argument("pulls are remote waits, and this engine has none");
-	const queue_priority queue = queue_priority_of(request.priority);
-	if(queue > max_queue_priority) throw std::invalid_argument("no such priority");
+	if(request.priority >= priority_of_queue(max_queue_priority + 1)) throw std::invalid_argument("no such priority");
 
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot, request.num_ids);
 	++m_num_live;
 	if(goes_to_lane) {
 		++m_num_live_on_lanes;
-		m_num_queues += m_live_by_queue[queue]++ == 0 && !m_is_announced[queue];
+		m_queues |= 1U << queue_priority_of(request.priority);
 	}
 
 	node& n = m_nodes[slot];
@@ -37,16 +36,12 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.num_ids = request.num_ids;
 	n.payload = request.payload;
 	n.key = request.key;
-	n.priority = request.priority;
-	n.queue = queue;
-	n.path = 0;
-	n.num_dependencies = static_cast<std::uint8_t>(std::min<std::size_t>(request.dependencies.size(), UINT8_MAX));
-	n.where = whereabouts::nowhere;
-	n.has_place = false;
-	n.rank = rank_of(n);
+	n.order = request.priority << order_bits_below_priority;
 	n.policy = request.policy;
 	n.state = is_pull || request.policy == issue_policy::signal ? node_state::held : node_state::blocked;
+	n.where = whereabouts::nowhere;
 	n.inherited = false;
+	n.has_place = false;
 	n.lane_class = request.lane_class;
 	n.domain = goes_to_lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
 	n.lane = no_lane;
@@ -58,16 +53,14 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.successors.clear();
 	n.frontier.clear();
 
-	bool urges = m_options.order == kernel_order::path;
 	for(const auto id : request.dependencies) {
 		const slot_type predecessor_slot = m_window.find(id);
 		if(predecessor_slot == instruction_window::no_slot || predecessor_slot == slot) continue;
 		node& predecessor = m_nodes[predecessor_slot];
 		if(!predecessor.successors.empty() && predecessor.successors.back() == slot) continue; // several ids lead to the predecessor
-		predecessor.successors.push_back(slot);
 		n.predecessors.push_back(id);
+		predecessor.successors.push_back(slot);
 		++n.num_incomplete;
-		urges |= predecessor.queue < queue;
 		if(!is_satisfied_by_issue(predecessor, n)) {
 			++n.num_blocking;
 		} else if(predecessor.policy == issue_policy::signal) {
@@ -80,7 +73,8 @@ void out_of_order_engine::submit(const engine_request& request) {
 		m_unissued_keys.push_back({n.key, n.id});
 		std::push_heap(m_unissued_keys.begin(), m_unissued_keys.end(), has_greater_key);
 	}
-	if(urges) urge_predecessors(slot);
+	if(n.order >= least_of_raised_queues || m_options.order != kernel_order::age) [[unlikely]]
+		order_among_others(slot, request.dependencies.size());
 	if(n.num_blocking == 0) {
 		make_issuable(slot);
 		settle_clocks();
@@ -109,8 +103,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 			continue;
 		} else if(is_shared() && !take_place(n)) {
 			n.where = whereabouts::in_waiting;
-			m_waiting[n.lane_class].push(entry);
-			++m_num_waiting;
+			m_waiting[n.lane_class].push(entry_of(slot));
 			continue;
 		} else {
 			const lane_index lane = choose_lane(n);
@@ -454,10 +447,7 @@ void out_of_order_engine::finalize(const slot_type slot) {
 	--m_num_live;
 	if(is_on_lane(n.policy)) {
 		--m_num_live_on_lanes;
-		const queue_priority queue = queue_priority_of(n.priority);
-		m_num_queues -= --m_live_by_queue[queue] == 0 && !m_is_announced[queue];
 		if(n.has_place) leave_place(n);
-		if(m_num_waiting > 0 && !is_shared()) end_sharing();
 	}
 
 	for(const slot_type successor : n.successors) {

@@ -166,7 +166,9 @@ class out_of_order_engine {
 
 	/// Of a node that is ready.
 	enum class whereabouts : std::uint8_t { nowhere, in_ready, in_waiting };
-	static constexpr std::uint8_t longest_path = UINT8_MAX;
+	static constexpr issue_order longest_path = UINT8_MAX;
+	static constexpr unsigned path_shift = 8;
+	static constexpr issue_order most_dependencies = UINT8_MAX; ///< that count
 	enum class node_state : std::uint8_t {
 		held, ///< signals and pulls
 		blocked,
@@ -187,11 +189,9 @@ class out_of_order_engine {
 		whereabouts where = whereabouts::nowhere;
 		bool inherited = false; ///< a successor already runs on this lane behind it
 		bool has_place = false; ///< counts in m_places
-		std::uint8_t path = 0;  ///< successors one behind the other, if the order asks for it; at most `longest_path`
-		std::uint8_t num_dependencies = 0;   ///< likewise
-		instruction_priority priority = 0;   ///< as it was submitted
-		queue_priority queue = 0;            ///< the highest of its own one and those of its successors
-		std::uint32_t rank = 0;               ///< see ready_entry
+		/// The priority, with the highest queue of its own one and those of its successors. Below that, unless the oldest goes first, the way to the end,
+		/// which is the number of successors one behind the other, and fewer dependencies.
+		issue_order order = 0;
 		std::uint32_t lane_class = 0;
 		std::uint32_t domain = 0; ///< of the lane class; of an issued clock: the domain of all its positions, or `mixed_domains`
 		lane_index lane = no_lane;
@@ -225,7 +225,6 @@ class out_of_order_engine {
 	ready_queue m_ready;
 	std::vector<ready_queue> m_waiting;      ///< by class of lanes: ready, but the class is full
 	std::vector<std::uint32_t> m_places;     ///< by class of lanes: taken while it was shared
-	std::size_t m_num_waiting = 0;
 	std::size_t m_num_outdated = 0;          ///< entries in m_ready and m_waiting
 	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits
 	std::vector<keyed_entry> m_unissued_keys; ///< heap of lane instructions by key; issued ones are dropped when they reach the top
@@ -238,11 +237,9 @@ class out_of_order_engine {
 	std::vector<instruction_id> m_signals; ///< likewise
 	std::size_t m_num_live = 0;
 	std::size_t m_num_live_on_lanes = 0;
-	std::array<std::size_t, max_queue_priority + 1> m_live_by_queue{}; ///< of m_num_live_on_lanes, by the queues they were submitted to
 	std::vector<slot_type> m_urged;          ///< nodes whose predecessors have yet to hear of it
 	std::size_t m_num_in_flight = 0;
-	std::array<bool, max_queue_priority + 1> m_is_announced{};
-	std::uint32_t m_num_queues = 0; ///< announced, or with entries in m_live_by_queue
+	std::uint32_t m_queues = 0; ///< bit q: queue q was announced, or has submitted work for lanes
 	counters m_counters;
 
 	bool may_run(const node& n) const {
@@ -253,31 +250,28 @@ class out_of_order_engine {
 	bool waits_for_answers(const node& n) const {
 		return m_options.remote == remote_waits::answers && (n.policy == issue_policy::plain || n.policy == issue_policy::pull);
 	}
-	/// There are queues of several priorities, or work of such queues for lanes.
-	bool is_shared() const { return m_num_queues > 1; }
-	/// See ready_entry.
-	std::uint32_t rank_of(const node& n) const {
-		const std::uint32_t of_kind = kind_priority_of(n.priority) << 16U;
-		return m_options.order == kernel_order::age ? of_kind : of_kind + (std::uint32_t{n.path} << 8U) + (UINT8_MAX - n.num_dependencies);
-	}
+	/// There are queues of several priorities.
+	bool is_shared() const { return (m_queues & (m_queues - 1)) != 0; }
+	static issue_order path_of(const node& n) { return n.order >> path_shift & longest_path; }
 	ready_entry entry_of(const slot_type slot) const {
 		const node& n = m_nodes[slot];
-		return {n.queue, n.rank, n.id, slot};
+		return {n.order, slot, n.id};
 	}
-	/// Whether the entry is older than the node's present queue and rank, for which there is another entry.
+	/// Whether the entry is older than the node's present order, for which there is another entry.
 	bool drop_outdated(const ready_entry& entry) {
 		if(m_num_outdated == 0) return false;
 		const node& n = m_nodes[entry.slot];
-		if(n.id == entry.id && n.queue == entry.queue && n.rank == entry.rank && n.where != whereabouts::nowhere) return false;
+		if(n.id == entry.id && n.order == entry.order && n.where != whereabouts::nowhere) return false;
 		--m_num_outdated;
 		return true;
 	}
+	/// Of a new node, if there is more to its order than age: the rest of its order, and what that means for others.
+	void order_among_others(slot_type slot, std::size_t num_dependencies);
 	/// Passes the queue of the node, and the length of its way to the end, on to the predecessors that are not issued.
 	void urge_predecessors(slot_type slot);
 	/// False if the class of lanes is full.
 	bool take_place(node& n);
 	void leave_place(node& n);
-	void end_sharing();
 	slot_type allocate_slot();
 	std::span<std::uint64_t> node_clock(slot_type slot);
 	std::span<const std::uint64_t> node_clock(slot_type slot) const;

@@ -7,22 +7,31 @@
 
 namespace celerity {
 
+void out_of_order_engine::order_among_others(const slot_type slot, const std::size_t num_dependencies) {
+	node& n = m_nodes[slot];
+	if(m_options.order != kernel_order::age)
+		n.order += most_dependencies - static_cast<issue_order>(std::min<std::size_t>(num_dependencies, most_dependencies));
+	if(queue_of(n.order) > 0 || m_options.order == kernel_order::path) urge_predecessors(slot);
+}
+
 // Not past horizons and epochs, which would pass it on to everything. Paths have an end, so that a chain costs no more than its length times that.
 void out_of_order_engine::urge_predecessors(const slot_type slot) {
 	m_urged.push_back(slot);
 	while(!m_urged.empty()) {
 		const node& n = m_nodes[m_urged.back()];
 		m_urged.pop_back();
-		const auto path = static_cast<std::uint8_t>(m_options.order == kernel_order::path ? std::min<unsigned>(n.path + 1U, longest_path) : 0U);
+		const queue_priority queue = queue_of(n.order);
+		const issue_order path = m_options.order == kernel_order::path ? std::min(path_of(n) + 1, longest_path) : 0;
 		for(const auto id : n.predecessors) {
 			const slot_type earlier = m_window.find(id);
 			if(earlier == instruction_window::no_slot) continue;
 			node& predecessor = m_nodes[earlier];
 			if(predecessor.policy == issue_policy::clock || predecessor.state >= node_state::assigned) continue;
-			if(predecessor.queue >= n.queue && predecessor.path >= path) continue;
-			predecessor.queue = std::max(predecessor.queue, n.queue);
-			predecessor.path = std::max(predecessor.path, path);
-			if(m_options.order != kernel_order::age) predecessor.rank = rank_of(predecessor);
+			const queue_priority lower = queue_of(predecessor.order);
+			const issue_order shorter = path_of(predecessor);
+			if(lower >= queue && shorter >= path) continue;
+			if(lower < queue) predecessor.order += priority_of_queue(queue - lower) << order_bits_below_priority;
+			if(shorter < path) predecessor.order += (path - shorter) << path_shift;
 			m_urged.push_back(earlier);
 			if(predecessor.where == whereabouts::nowhere) continue;
 			++m_num_outdated;
@@ -35,8 +44,7 @@ void out_of_order_engine::urge_predecessors(const slot_type slot) {
 
 void out_of_order_engine::announce(const queue_priority queue) {
 	if(queue > max_queue_priority) throw std::invalid_argument("no such priority");
-	m_num_queues += m_live_by_queue[queue] == 0 && !m_is_announced[queue];
-	m_is_announced[queue] = true;
+	m_queues |= 1U << queue;
 }
 
 bool out_of_order_engine::take_place(node& n) {
@@ -56,20 +64,9 @@ void out_of_order_engine::leave_place(node& n) {
 	ready_entry entry;
 	while(waiting.pop(entry)) {
 		if(drop_outdated(entry)) continue;
-		--m_num_waiting;
 		take_place(m_nodes[entry.slot]);
 		return push_ready(entry.slot);
 	}
-}
-
-void out_of_order_engine::end_sharing() {
-	ready_entry entry;
-	for(auto& waiting : m_waiting) {
-		while(waiting.pop(entry)) {
-			if(!drop_outdated(entry)) push_ready(entry.slot);
-		}
-	}
-	m_num_waiting = 0;
 }
 
 } // namespace celerity

@@ -16,6 +16,13 @@
 
 namespace celerity {
 
+/// Of a GPU that queues have divided.
+struct multiprocessor_parts {
+	std::uint32_t share = 0; ///< multiprocessors for the kernels of queues with a share
+	std::uint32_t rest = 0;  ///< for those of all other queues
+	CELERITY_FIELDS(share, rest)
+};
+
 struct executor_statistics {
 	struct memory_usage {
 		std::uint64_t allocations = 0; ///< so far
@@ -40,13 +47,14 @@ struct executor_statistics {
 	std::uint64_t lane_waits = 0;                      ///< cross-lane waits that the engine asked for
 	std::uint64_t graph_runs = 0;                      ///< complete; their instructions count one by one
 	std::map<std::string, std::uint64_t> driver_calls; ///< of this process, by function, where the devices have a driver
+	std::vector<multiprocessor_parts> multiprocessors; ///< by device; empty if no queue has a share
 	std::vector<memory_usage> memories;                ///< by memory_id
 	std::map<std::pair<buffer_id, memory_id>, std::uint64_t> allocations_by_buffer; ///< of the newest buffers; buffer 0: staging, or space for partial results
 	double busy_seconds = 0; ///< something was in flight
 	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
 	double idle_seconds = 0;
 	CELERITY_FIELDS(instructions, instructions_by_priority, copies, copied_bytes, sent_bytes, received_bytes, batches, issued_early, lane_waits, graph_runs,
-	    driver_calls, memories, allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
+	    driver_calls, multiprocessors, memories, allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
 
 	/// A program may make buffers for ever: the oldest of `most_counted` entries makes room.
 	void count_allocation(const buffer_id buffer, const memory_id memory) {

@@ -15,8 +15,8 @@ void executor_loop::submit(instruction_batch&& batch) {
 	if(!batch.empty()) post([&](executor_mail& mail) { mail.batches.push_back(std::move(batch)); });
 }
 
-void executor_loop::prepare_queue(const queue_priority queue) {
-	m_backend->prepare_queue(queue);
+void executor_loop::prepare_queue(const queue_priority queue, const double share) {
+	m_backend->prepare_queue(queue, share);
 	post([&](executor_mail& mail) { mail.queues.push_back(queue); });
 }
 
@@ -151,6 +151,7 @@ executor_statistics executor_loop::statistics() {
 	result.issued_early = m_engine.get_counters().issued_early;
 	result.lane_waits = m_engine.get_counters().waits;
 	result.driver_calls = m_backend->count_driver_calls();
+	result.multiprocessors = m_backend->parts();
 	result.busy_seconds = m_time.busy_seconds();
 	result.starved_seconds = m_time.starved_seconds();
 	result.idle_seconds = m_time.idle_seconds();

@@ -152,8 +152,8 @@ class executor_loop final : public instruction_sink {
 	void replace_user_memory(const std::uint64_t raw, void* const address) { m_allocations.replace_user_memory(raw, address); }
 	void unregister_user_memory(const std::uint64_t raw) { m_allocations.unregister_user_memory(raw); }
 
-	/// Before the first task of a queue with this priority. Any thread.
-	void prepare_queue(queue_priority queue);
+	/// Before the first task of a queue with this priority; see backend::prepare_queue(). Any thread.
+	void prepare_queue(queue_priority queue, double share = 0);
 	/// Nothing new is issued from now on; run() goes on returning.
 	void fail();
 	/// As if the executor itself had failed: run() returns a failed event with this text. Any thread.

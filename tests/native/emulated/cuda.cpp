@@ -1,255 +1,10 @@
 // SPDX-License-Identifier: MIT
-// One thread per device takes the next operation from any of its queues whose first one may go: which is left to chance, and now and then a queue rests.
+// The functions of the emulated driver.
 #include "cuda.hpp"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <functional>
-#include <limits>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <random>
-#include <thread>
+#include "devices.hpp"
 
-#include "backends/cuda/cuda_driver.hpp"
-
-namespace {
-
-namespace cuda = celerity::cuda;
-using cuda::device_pointer;
-using cuda::result;
-
-class device_state;
-
-struct event_state {
-	std::atomic<const device_state*> device{nullptr}; ///< of the stream on which it was recorded
-	std::atomic<std::uint64_t> recorded{0};
-	std::atomic<std::uint64_t> reached{0};
-};
-
-struct operation {
-	const char* name = "";
-	std::function<bool()> may_go; ///< null: at once
-	std::function<void()> run;
-	bool is_graph = false;
-};
-
-struct queue {
-	const device_state* device = nullptr;
-	std::mutex mutex;
-	std::condition_variable room;
-	std::deque<operation> operations;
-	std::uint32_t rounds_of_rest = 0; ///< the device's thread only, as the next
-	bool is_busy = false;             ///< with its first operation
-};
-
-emulated_cuda::settings options;
-std::atomic<std::uint64_t> flag_writes{0};
-std::atomic<int> num_graphs{0}; ///< that can be launched
-std::atomic<int> num_streams{0}, num_events{0}, num_opened{0}, num_registered{0};
-std::array<std::atomic<int>, 6> streams_by_priority{}; ///< made so far; -priority is the index
-std::array<std::atomic<int>, 6> nodes_by_priority{};   ///< kernels of graphs, likewise
-std::atomic<int> first_held{std::numeric_limits<int>::max()};
-
-thread_local device_state* working = nullptr; ///< whose thread this is
-
-struct graph_state {
-	struct node {
-		operation what;
-		std::vector<std::size_t> after;
-	};
-	std::vector<node> nodes;
-};
-
-struct executable_graph_state {
-	std::vector<graph_state::node> nodes;
-	std::atomic<int> num_in_flight{0};
-};
-
-struct stream_state {
-	queue& operations;
-	std::unique_ptr<graph_state> capture;  ///< while there is one
-	std::vector<cuda::graph_node> latest; ///< nodes of the capture, counted from 1: the next one depends on them
-};
-
-class device_state {
-  public:
-	explicit device_state(const int number) : m_number(number), m_queues(options.num_queues), m_random(options.seed + static_cast<std::uint32_t>(number)) {
-		for(auto& q : m_queues) q.device = this;
-		std::thread([this] { work(); }).detach(); // the device outlives the process
-	}
-
-	bool is_lost() const { return m_is_lost; }
-	void lose() { m_is_lost = true; }
-	/// Any order that the edges allow. On the thread of the device. A node that waits keeps all others of the graph from running, as with one hardware queue.
-	/// Meanwhile other queues may go on, but no other graph.
-	void run_graph(const std::vector<graph_state::node>& nodes) {
-		m_is_in_graph = true;
-		std::vector<bool> is_done(nodes.size());
-		std::vector<std::size_t> ready;
-		for(std::size_t num_done = 0; num_done < nodes.size() && !m_is_lost; ++num_done) {
-			ready.clear();
-			for(std::size_t i = 0; i < nodes.size(); ++i) {
-				const auto is_before = [&](const std::size_t earlier) { return bool{is_done[earlier]}; };
-				if(!is_done[i] && std::all_of(nodes[i].after.begin(), nodes[i].after.end(), is_before)) ready.push_back(i);
-			}
-			const std::size_t chosen = ready.at(m_random() % ready.size());
-			while(nodes[chosen].what.may_go && !nodes[chosen].what.may_go() && !m_is_lost) advance_some();
-			if(m_is_lost) break;
-			nodes[chosen].what.run();
-			is_done[chosen] = true;
-		}
-		m_is_in_graph = false;
-	}
-	void wait_until_idle() {
-		const auto is_idle = [&] {
-			return std::all_of(m_queues.begin(), m_queues.end(), [](queue& q) {
-				const std::lock_guard lock(q.mutex);
-				return q.operations.empty();
-			});
-		};
-		while(!m_is_lost && !is_idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
-	}
-	queue& next_queue() { return m_queues[m_num_streams++ % m_queues.size()]; }
-
-	void describe(const int number) {
-		for(std::size_t i = 0; i < m_queues.size(); ++i) {
-			const std::lock_guard lock(m_queues[i].mutex);
-			if(m_queues[i].operations.empty()) continue;
-			std::fprintf(stderr, "device %d, queue %zu: %zu operations, the first is %s\n", number, i, m_queues[i].operations.size(),
-			    m_queues[i].operations.front().name);
-		}
-	}
-
-  private:
-	const int m_number;
-	std::vector<queue> m_queues;
-	std::atomic<std::size_t> m_num_streams{0};
-	std::mt19937 m_random;
-	std::atomic<bool> m_is_lost{false};
-	bool m_is_in_graph = false;
-
-	void work() {
-		working = this;
-		while(!m_is_lost) advance_some();
-	}
-
-	void advance_some() {
-		bool has_worked = false;
-		const std::size_t first = m_random() % m_queues.size();
-		for(std::size_t i = 0; i < m_queues.size() && m_number < first_held; ++i) has_worked |= advance(m_queues[(first + i) % m_queues.size()]);
-		if(!has_worked) std::this_thread::sleep_for(std::chrono::microseconds(20)); // others may write flags
-	}
-
-	bool advance(queue& q) {
-		if(q.rounds_of_rest > 0) {
-			--q.rounds_of_rest;
-			return true;
-		}
-		std::unique_lock lock(q.mutex);
-		if(q.is_busy || q.operations.empty() || (q.operations.front().may_go && !q.operations.front().may_go())) return false;
-		if(m_is_in_graph && q.operations.front().is_graph) return false;
-		const auto todo = std::move(q.operations.front().run);
-		q.is_busy = true;
-		lock.unlock();
-		todo();
-		lock.lock();
-		q.is_busy = false;
-		q.operations.pop_front();
-		if(m_random() % 64 == 0) q.rounds_of_rest = static_cast<std::uint32_t>(m_random() % 4000);
-		q.room.notify_all();
-		return true;
-	}
-};
-
-std::vector<std::unique_ptr<device_state>>& devices() {
-	static auto& all = *new std::vector<std::unique_ptr<device_state>>;
-	static std::once_flag made;
-	std::call_once(made, [] {
-		for(int i = 0; i < options.num_devices; ++i) all.push_back(std::make_unique<device_state>(i));
-	});
-	return all;
-}
-
-thread_local cuda::context current = nullptr;
-
-std::size_t index_of(const cuda::context context) { return reinterpret_cast<std::uintptr_t>(context) - 1; }
-event_state& state_of(const cuda::event event) { return *reinterpret_cast<event_state*>(event); }
-std::byte* at(const device_pointer address) { return reinterpret_cast<std::byte*>(address); }
-
-stream_state& state_of(const cuda::stream stream) { return *reinterpret_cast<stream_state*>(stream); }
-std::size_t index_of(const cuda::graph_node node) { return reinterpret_cast<std::uintptr_t>(node) - 1; }
-
-result capture(stream_state& stream, operation&& what) {
-	auto& nodes = stream.capture->nodes;
-	auto& added = nodes.emplace_back(graph_state::node{std::move(what), {}});
-	for(const auto earlier : stream.latest) added.after.push_back(index_of(earlier));
-	stream.latest = {reinterpret_cast<cuda::graph_node>(nodes.size())};
-	return cuda::success;
-}
-
-result enqueue(const cuda::stream stream, const char* const name, std::function<bool()> may_go, std::function<void()> run, const bool is_graph = false) {
-	if(state_of(stream).capture != nullptr) return capture(state_of(stream), {name, std::move(may_go), std::move(run), false});
-	auto& q = state_of(stream).operations;
-	std::unique_lock lock(q.mutex);
-	q.room.wait(lock, [&] { return q.operations.size() < options.queue_depth; });
-	q.operations.push_back({name, std::move(may_go), std::move(run), is_graph});
-	return cuda::success;
-}
-
-/// Memory of one kind, by address.
-class memory {
-  public:
-	void* take(const std::size_t size_bytes) {
-		void* const address = std::aligned_alloc(512, (size_bytes + 511) / 512 * 512);
-		const std::lock_guard lock(m_mutex);
-		m_sizes.emplace(address, size_bytes);
-		m_total_bytes += size_bytes;
-		return address;
-	}
-	result give_back(void* const address) {
-		const std::lock_guard lock(m_mutex);
-		const auto found = m_sizes.find(address);
-		if(found == m_sizes.end()) return 1; // CUDA_ERROR_INVALID_VALUE
-		m_total_bytes -= found->second;
-		m_sizes.erase(found);
-		std::free(address);
-		return cuda::success;
-	}
-	bool holds(void* const address) {
-		const std::lock_guard lock(m_mutex);
-		const auto next = m_sizes.upper_bound(address);
-		if(next == m_sizes.begin()) return false;
-		const auto& [begin, size_bytes] = *std::prev(next);
-		return static_cast<std::byte*>(address) < static_cast<std::byte*>(begin) + size_bytes;
-	}
-	std::size_t total_bytes() {
-		const std::lock_guard lock(m_mutex);
-		return m_total_bytes;
-	}
-
-  private:
-	std::mutex m_mutex;
-	std::map<void*, std::size_t> m_sizes;
-	std::size_t m_total_bytes = 0;
-};
-
-memory device_memory, host_memory;
-std::atomic<std::uint64_t> host_copies{0};
-
-void count_copy(const device_pointer destination, const device_pointer source) {
-	if(!device_memory.holds(at(destination)) || !device_memory.holds(at(source))) ++host_copies;
-}
-
-} // namespace
+using namespace emulated_cuda::inner;
 
 namespace emulated_cuda {
 
@@ -263,7 +18,11 @@ std::uint64_t num_host_copies() { return host_copies; }
 int num_streams_made(const int priority) { return streams_by_priority.at(static_cast<std::size_t>(priority)); }
 int num_nodes_made(const int priority) { return nodes_by_priority.at(static_cast<std::size_t>(priority)); }
 int num_live_graphs() { return num_graphs; }
-holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes(), num_streams, num_events, num_graphs, num_opened, num_registered}; }
+std::map<unsigned, int> num_launches(const function& launched) {
+	const std::lock_guard lock(launches_mutex);
+	return launches[&launched];
+}
+holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes(), num_streams, num_events, num_graphs, num_opened, num_registered, num_parts}; }
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
 }
@@ -332,19 +91,66 @@ EMULATED cuCtxGetStreamPriorityRange(int* const least, int* const greatest) {
 	return cuda::success;
 }
 EMULATED cuStreamCreateWithPriority(cuda::stream* const out, unsigned, const int priority) {
-	++streams_by_priority[static_cast<std::size_t>(std::clamp(-priority, 0, 5))];
-	*out = reinterpret_cast<cuda::stream>(new stream_state{devices().at(index_of(current))->next_queue(), nullptr, {}});
-	++num_streams;
+	*out = make_stream(index_of(current), priority, nullptr);
 	return cuda::success;
 }
 EMULATED cuStreamDestroy_v2(const cuda::stream stream) {
+	if(auto* const part = state_of(stream).part; part != nullptr) --part->num_streams;
 	delete &state_of(stream);
 	--num_streams;
 	return cuda::success;
 }
+EMULATED cuDeviceGetDevResource(const cuda::device device, cuda::device_resource* const out, const int kind) {
+	if(options.refuses_parts) return 801; // CUDA_ERROR_NOT_SUPPORTED
+	if(kind != cuda::resource_multiprocessors) return 1; // CUDA_ERROR_INVALID_VALUE
+	*out = make_resource(device, options.num_multiprocessors);
+	return cuda::success;
+}
+EMULATED cuDevSmResourceSplitByCount(cuda::device_resource* const groups, unsigned* const num_groups, const cuda::device_resource* const from,
+    cuda::device_resource* const remainder, unsigned, const unsigned least) {
+	constexpr unsigned smallest = 8, step = 4, smallest_remainder = 6;
+	if(least > from->num_multiprocessors) return 1; // CUDA_ERROR_INVALID_VALUE
+	const unsigned count = std::max(smallest, (least + step - 1) / step * step);
+	const bool fits = *num_groups > 0 && count + smallest_remainder <= from->num_multiprocessors;
+	*num_groups = fits ? 1 : 0;
+	if(fits) groups[0] = make_resource(device_of(*from), count);
+	*remainder = make_resource(device_of(*from), from->num_multiprocessors - (fits ? count : 0));
+	return cuda::success;
+}
+EMULATED cuDevResourceGenerateDesc(cuda::resource_description* const out, cuda::device_resource* const resources, const unsigned count) {
+	if(count != 1) return 1; // CUDA_ERROR_INVALID_VALUE
+	*out = reinterpret_cast<cuda::resource_description>(new part_state{device_of(*resources), resources->num_multiprocessors});
+	return cuda::success;
+}
+EMULATED cuGreenCtxCreate(cuda::green_context* const out, const cuda::resource_description of, const cuda::device device, const unsigned flags) {
+	auto* const part = reinterpret_cast<part_state*>(of);
+	if(part->device != device || flags != cuda::green_context_with_default_stream) return 1; // CUDA_ERROR_INVALID_VALUE
+	*out = reinterpret_cast<cuda::green_context>(part);
+	++num_parts;
+	return cuda::success;
+}
+EMULATED cuGreenCtxStreamCreate(cuda::stream* const out, const cuda::green_context context, const unsigned flags, const int priority) {
+	if(flags != cuda::stream_non_blocking) return 1; // CUDA_ERROR_INVALID_VALUE
+	auto* const part = reinterpret_cast<part_state*>(context);
+	*out = make_stream(static_cast<std::size_t>(part->device), priority, part);
+	++part->num_streams;
+	return cuda::success;
+}
+EMULATED cuGreenCtxDestroy(const cuda::green_context context) {
+	const auto* const part = reinterpret_cast<const part_state*>(context);
+	if(part->num_streams > 0) {
+		std::fprintf(stderr, "FAILED: a green context is destroyed before its streams\n");
+		std::abort();
+	}
+	delete part;
+	--num_parts;
+	return cuda::success;
+}
 EMULATED cuStreamBeginCapture_v2(const cuda::stream stream, int) {
-	state_of(stream).capture = std::make_unique<graph_state>();
-	state_of(stream).latest.clear();
+	auto& state = state_of(stream);
+	state.capture = std::make_shared<graph_state>();
+	state.capture->origin = &state;
+	state.latest.clear();
 	return cuda::success;
 }
 EMULATED cuStreamGetCaptureInfo_v2(const cuda::stream stream, int* const status, unsigned long long* const id, cuda::graph* const out,
@@ -364,7 +170,13 @@ EMULATED cuStreamUpdateCaptureDependencies(const cuda::stream stream, cuda::grap
 	return cuda::success;
 }
 EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
-	*out = reinterpret_cast<cuda::graph>(state_of(stream).capture.release());
+	auto& state = state_of(stream);
+	if(state.capture == nullptr || state.capture->origin != &state) return 903; // CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
+	const auto captured = std::move(state.capture);
+	for(auto* const other : captured->joined) other->capture = nullptr;
+	*out = nullptr;
+	if(!captured->behind.empty()) return 904; // CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+	*out = reinterpret_cast<cuda::graph>(new graph_state(std::move(*captured)));
 	return cuda::success;
 }
 EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int attribute, const cuda::launch_attribute* const value) {
@@ -420,6 +232,10 @@ EMULATED cuEventDestroy_v2(cuda::event) { // a queue may still know it
 }
 EMULATED cuEventRecord(const cuda::event event, const cuda::stream stream) {
 	auto& state = state_of(event);
+	state.captured_by = state_of(stream).capture != nullptr ? &state_of(stream) : nullptr;
+	state.capture = state_of(stream).capture;
+	state.nodes = state_of(stream).latest;
+	if(state.capture != nullptr) return cuda::success;
 	const std::uint64_t number = ++state.recorded;
 	state.device = state_of(stream).operations.device;
 	return enqueue(stream, "record", nullptr, [&state, number] { state.reached = number; });
@@ -435,6 +251,7 @@ EMULATED cuEventElapsedTime(float* const out, cuda::event, cuda::event) {
 }
 EMULATED cuStreamWaitEvent(const cuda::stream stream, const cuda::event event, unsigned) {
 	const auto& state = state_of(event);
+	if(state.capture != nullptr) return capture_wait(state_of(stream), state);
 	const std::uint64_t number = state.recorded;
 	return enqueue(stream, "a wait for an event", [&state, number] { return state.reached >= number; }, [] {});
 }
@@ -523,6 +340,7 @@ EMULATED cuMemsetD2D32Async(const device_pointer address, const std::size_t pitc
 EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, const cuda::stream stream,
     void** const parameters, void**) {
 	const auto& function = *reinterpret_cast<const emulated_cuda::function*>(handle);
+	count_launch(function, state_of(stream));
 	std::vector<std::vector<std::byte>> copies;
 	for(std::size_t i = 0; i < function.parameter_bytes.size(); ++i) {
 		const auto* const bytes = static_cast<const std::byte*>(parameters[i]);

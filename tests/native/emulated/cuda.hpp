@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace emulated_cuda {
@@ -26,6 +27,10 @@ struct settings {
 	/// To instantiate a graph waits until all queues of the device are empty.
 	bool instantiation_waits = false;
 	std::uint32_t seed = 1;
+	/// Of each device. A part has 8, 12, 16 … of them, and leaves 6 at least.
+	unsigned num_multiprocessors = 30;
+	/// The driver has green contexts, and makes none.
+	bool refuses_parts = false;
 };
 
 /// Before anything is enqueued.
@@ -49,10 +54,13 @@ __attribute__((visibility("default"))) int num_streams_made(int priority);
 /// Kernels of graphs that have been given a priority, likewise.
 __attribute__((visibility("default"))) int num_nodes_made(int priority);
 
+/// Launches of a function so far, on streams and into graphs, by the number of multiprocessors of the stream's part; 0: streams of whole devices.
+__attribute__((visibility("default"))) std::map<unsigned, int> num_launches(const function& launched);
+
 /// What has been allocated, made, opened or registered, and not given back.
 struct holdings {
 	std::size_t device_bytes = 0, host_bytes = 0;
-	int streams = 0, events = 0, graphs = 0, opened = 0, registered = 0;
+	int streams = 0, events = 0, graphs = 0, opened = 0, registered = 0, parts = 0;
 
 	bool operator==(const holdings&) const = default;
 };

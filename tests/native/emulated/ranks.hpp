@@ -43,6 +43,7 @@ struct setup {
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
 	std::uint32_t horizon_step = 4;
 	queue_priority num_priorities = 1; ///< the tasks are those of so many queues, in turns
+	double share = 0;                  ///< of the multiprocessors, for the queue of the highest of several priorities
 	std::size_t joined_bytes = 0; ///< 0: receives that share messages are many
 };
 
@@ -99,7 +100,9 @@ class rank {
 	void start() {
 		m_executor.set_progress_callback([this](const task_id reached, const bool is_epoch) { m_scheduler.notify_reached(reached, is_epoch); });
 		m_scheduler.set_failure_callback([](const std::string& text) { die(text); });
-		for(queue_priority queue = 1; queue < m_how.num_priorities; ++queue) m_executor.prepare_queue(queue);
+		for(queue_priority queue = 1; queue < m_how.num_priorities; ++queue) {
+			m_executor.prepare_queue(queue, queue + 1 == m_how.num_priorities ? m_how.share : 0.0);
+		}
 		m_scheduler.start();
 		m_executor_thread = std::thread([this] { drive(); });
 		m_application_thread = std::thread([this] { apply(); });
@@ -326,7 +329,8 @@ inline void expect_nothing_held() {
 	if(held == emulated_cuda::holdings{}) return;
 	die("the end has left " + std::to_string(held.device_bytes) + " bytes on devices, " + std::to_string(held.host_bytes) + " bytes on the host, "
 	    + std::to_string(held.streams) + " streams, " + std::to_string(held.events) + " events, " + std::to_string(held.graphs) + " graphs, "
-	    + std::to_string(held.opened) + " opened slabs and " + std::to_string(held.registered) + " registered segments");
+	    + std::to_string(held.opened) + " opened slabs, " + std::to_string(held.registered) + " registered segments and " + std::to_string(held.parts)
+	    + " parts of devices");
 }
 
 /// Returns the number of graphs that have run on the first rank. At its end nothing of the driver is left.

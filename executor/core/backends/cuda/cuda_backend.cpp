@@ -45,24 +45,11 @@ constexpr std::size_t device_alignment_bytes = 512;
 constexpr std::size_t reports_per_block = 256;
 constexpr std::size_t device_slab_bytes = std::size_t{64} << 20;
 
-/// Restores the current context of the thread at the end, because users choose the current device themselves.
-class kept_context {
-  public:
-	explicit kept_context(const cuda::driver& driver) : m_driver(driver) { m_driver.context_get_current(&m_context); }
-	~kept_context() { m_driver.context_set_current(m_context); }
-	kept_context(const kept_context&) = delete;
-	kept_context& operator=(const kept_context&) = delete;
-
-  private:
-	const cuda::driver& m_driver;
-	cuda::context m_context = nullptr;
-};
-
 } // namespace
 
 cuda_backend::cuda_backend(const cuda_options& options, event_count& completions)
     : m_driver(cuda::get_driver()), m_options(options), m_completions(completions) {
-	const kept_context kept(m_driver);
+	const cuda::kept_context kept(m_driver);
 	if(options.ordinals.empty()) throw std::invalid_argument("the CUDA backend needs at least one device");
 	for(const int ordinal : options.ordinals) add_device(ordinal);
 	enable_peers();
@@ -107,20 +94,6 @@ void cuda_backend::add_lanes(const lane_class& lanes, const int stream_priority,
 		    std::make_unique<cuda_lane>(m_driver, m_devices[lanes.device.value].context, lanes.device.value, stream_priority, timeline, number, are_open));
 		m_device_of_lane.push_back(lanes.device.value);
 	}
-}
-
-// Not at the start: most programs have one queue, and a stream takes a place among the hardware queues.
-void cuda_backend::prepare_queue(const queue_priority queue) {
-	if(queue == 0) return;
-	const std::lock_guard lock(m_queues_mutex);
-	if(m_is_prepared[queue].load(std::memory_order_relaxed)) return;
-	const kept_context kept(m_driver);
-	for(lane_index lane = 0, cls = 0; cls < m_classes.size(); lane += m_classes[cls++].size) {
-		if(m_classes[cls].queue != queue) continue;
-		for(lane_index i = lane; i < lane + m_classes[cls].size; ++i) m_lanes[i]->open();
-	}
-	for(auto& worker : m_workers) worker->watch_all();
-	m_is_prepared[queue].store(true, std::memory_order_release);
 }
 
 void cuda_backend::start_workers() {
@@ -208,8 +181,10 @@ std::uint32_t class_index(const device_id device, const lane_role role) { return
 } // namespace
 
 std::uint32_t cuda_backend::kernel_class(const device_id device, const bool is_urgent, const queue_priority queue) const {
-	if(is_urgent) return class_index(device, lane_role::urgent);
-	if(queue == 0 || !m_is_prepared[queue].load(std::memory_order_acquire)) return class_index(device, lane_role::compute);
+	const auto state = m_queues[queue].load(std::memory_order_acquire);
+	// Borders of a queue with a share keep to its multiprocessors. The lanes for borders of the other queues are on the rest.
+	if(is_urgent && state != queue_state::apart) return class_index(device, lane_role::urgent);
+	if(state == queue_state::absent) return class_index(device, lane_role::compute);
 	return class_index(device, lane_role::urgent) + queue;
 }
 
@@ -282,7 +257,7 @@ void cuda_backend::stop() {
 }
 
 void cuda_backend::close_peers() {
-	const kept_context kept(m_driver);
+	const cuda::kept_context kept(m_driver);
 	m_driver.context_set_current(m_devices.front().context);
 	for(const auto& [handle, address] : std::exchange(m_opened, {})) m_driver.ipc_close_handle(cuda::to_device_pointer(address));
 }
@@ -290,11 +265,12 @@ void cuda_backend::close_peers() {
 bool cuda_backend::release() {
 	if(m_is_released) return true;
 	stop();
-	const kept_context kept(m_driver);
+	const cuda::kept_context kept(m_driver);
 	if(!are_lanes_idle()) return false;
 	m_is_released = true;
 	m_is_cancelled.store(false, std::memory_order_relaxed); // graphs may be destroyed
 	m_lanes.clear();
+	for(const auto& split : m_splits) destroy_parts(m_driver, split);
 	m_timelines.clear();
 	close_peers();
 	for(const auto& [address, size_bytes] : m_adopted) m_driver.host_unregister(address);

@@ -24,6 +24,7 @@
 #include "cuda_lane.hpp"
 #include "cuda_pinned_pool.hpp"
 #include "cuda_small_copies.hpp"
+#include "cuda_split.hpp"
 #include "cuda_timeline.hpp"
 #include "cuda_worker.hpp"
 #include "memory/nd_copy.hpp"
@@ -68,7 +69,8 @@ class cuda_backend final : public backend {
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
 	std::uint32_t kernel_class(device_id device, bool is_urgent, queue_priority queue) const override;
-	void prepare_queue(queue_priority queue) override;
+	void prepare_queue(queue_priority queue, double share) override;
+	std::vector<multiprocessor_parts> parts() override;
 	std::uint32_t copy_class(memory_id from, memory_id to) const override;
 	std::uint32_t gather_class(memory_id to) const override;
 	std::uint32_t pull_class(memory_id to) const override;
@@ -157,8 +159,15 @@ class cuda_backend final : public backend {
 	std::vector<checked_launch> m_checked;         // in flight
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory
 	std::atomic<bool> m_is_cancelled{false};
+	enum class queue_state : std::uint8_t {
+		absent,   ///< its kernels, if there are any, run on the lanes of queue 0
+		together, ///< it has lanes of its own
+		apart,    ///< likewise, on the multiprocessors of the share
+	};
 	std::mutex m_queues_mutex;
-	std::array<std::atomic<bool>, max_queue_priority + 1> m_is_prepared{}; ///< the lanes of this queue are open
+	std::array<std::atomic<queue_state>, max_queue_priority + 1> m_queues{};
+	std::vector<cuda_split> m_splits; ///< by device; empty if the multiprocessors are not divided. Constant from the first kernel on
+	double m_share = 0;               ///< for which m_splits have been made
 	bool m_is_stopped = false;
 	bool m_is_released = false;
 
@@ -167,6 +176,8 @@ class cuda_backend final : public backend {
 	void add_device(int ordinal);
 	void enable_peers();
 	void start_workers();
+	/// Before the first kernel.
+	void divide_multiprocessors(double share);
 	/// A class of lanes, and its lanes.
 	void add_lanes(const lane_class& lanes, int stream_priority, cuda_timeline* timeline, bool are_open);
 	void prepare_small_copies();
@@ -193,7 +204,7 @@ class cuda_backend final : public backend {
 	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node);
 	/// `count` times the same element, one after the other.
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);
-	cuda::graph capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part);
+	cuda::graph capture(const cuda_graph& graph, const cuda_graph_part& part);
 	/// Of kernels of a graph, with the current context.
 	void set_priority(cuda::graph_node kernel, int priority) const;
 	void issue_on(cuda_lane& lane, const copy_operation& operation);

@@ -29,19 +29,18 @@ class open_capture {
 	open_capture(const open_capture&) = delete;
 	open_capture& operator=(const open_capture&) = delete;
 
-	/// The next node depends on these nodes.
-	std::vector<cuda::graph_node> latest_nodes() const {
+	/// The next node of a stream of the capture depends on these nodes.
+	std::vector<cuda::graph_node> latest_nodes(const cuda::stream stream) const {
 		int status = 0;
 		unsigned long long id = 0;
 		cuda::graph graph = nullptr;
 		const cuda::graph_node* nodes = nullptr;
 		std::size_t num_nodes = 0;
-		m_driver.check(m_driver.stream_get_capture(m_stream, &status, &id, &graph, &nodes, &num_nodes), "cuStreamGetCaptureInfo");
+		m_driver.check(m_driver.stream_get_capture(stream, &status, &id, &graph, &nodes, &num_nodes), "cuStreamGetCaptureInfo");
 		return {nodes, nodes + num_nodes};
 	}
-	void continue_after(std::vector<cuda::graph_node>& nodes) const {
-		m_driver.check(m_driver.stream_update_capture(m_stream, nodes.data(), nodes.size(), cuda::capture_set_dependencies),
-		    "cuStreamUpdateCaptureDependencies");
+	void continue_after(const cuda::stream stream, std::vector<cuda::graph_node>& nodes) const {
+		m_driver.check(m_driver.stream_update_capture(stream, nodes.data(), nodes.size(), cuda::capture_set_dependencies), "cuStreamUpdateCaptureDependencies");
 	}
 	cuda::graph end() {
 		m_is_open = false;
@@ -56,11 +55,10 @@ class open_capture {
 	bool m_is_open = true;
 };
 
+bool is_kernel(const cuda_graph_node& node) { return node.what.has_value() && std::holds_alternative<launch_operation>(*node.what); }
+
 /// Of a kernel; 0 for other operations.
-queue_priority queue_of(const cuda_graph_node& node) {
-	const auto* const launch = node.what.has_value() ? std::get_if<launch_operation>(&*node.what) : nullptr;
-	return launch != nullptr ? launch->queue : queue_priority{0};
-}
+queue_priority queue_of(const cuda_graph_node& node) { return is_kernel(node) ? std::get<launch_operation>(*node.what).queue : queue_priority{0}; }
 
 } // namespace
 
@@ -77,26 +75,54 @@ void cuda_backend::add_graph_lanes() {
 	}
 }
 
-cuda::graph cuda_backend::capture(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part) {
+// A kernel of a graph runs on the multiprocessors of the stream that has captured it, wherever the graph is launched. Exchanges and copies run on any.
+cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part& part) {
 	int least = 0;
 	int greatest = 0; // smaller is more urgent
 	m_driver.check(m_driver.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
-	open_capture captured(m_driver, lane.stream());
+	// Streams of its own: a launcher thread may be using those of other lanes.
+	const auto make_lane = [&](const cuda::green_context on) {
+		auto made = std::make_unique<cuda_lane>(m_driver, m_devices[part.device.value].context, part.device.value, 0, nullptr, lane_index{0}, false);
+		made->open(on);
+		return made;
+	};
+	const auto whole = make_lane(nullptr);
+	std::unique_ptr<cuda_lane> share, rest;
+	if(!m_splits.empty()) {
+		share = make_lane(m_splits[part.device.value].share);
+		rest = make_lane(m_splits[part.device.value].rest);
+	}
+	open_capture captured(m_driver, whole->stream());
+	if(share != nullptr) {
+		whole->record(1);
+		for(const auto* const other : {share.get(), rest.get()}) whole->make_wait(other->stream(), 1); // which begins their capture
+	}
+	const auto lane_for = [&](const cuda_graph_node& node) -> cuda_lane& {
+		if(share == nullptr || !is_kernel(node)) return *whole;
+		return m_queues[queue_of(node)].load(std::memory_order_relaxed) == queue_state::apart ? *share : *rest;
+	};
 	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each node of the part
 	std::vector<cuda::graph_node> before;
 	for(const auto& node : part.nodes) {
+		auto& lane = lane_for(node);
 		before.clear();
 		for(const auto earlier : node.after) before.insert(before.end(), last_nodes[earlier].begin(), last_nodes[earlier].end());
-		captured.continue_after(before);
+		captured.continue_after(lane.stream(), before);
 		if(node.is_exchange()) {
 			issue_exchange(lane, graph, node);
 		} else {
 			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
 		}
-		last_nodes.push_back(captured.latest_nodes());
+		last_nodes.push_back(captured.latest_nodes(lane.stream()));
 		// As on streams: exchanges and borders before the kernels of all queues. They would otherwise begin when the last blocks of an earlier kernel have.
 		const int priority = node.is_exchange() || node.is_urgent ? greatest : std::max(-static_cast<int>(queue_of(node)), greatest);
 		if(priority != 0) set_priority(last_nodes.back().front(), priority);
+	}
+	if(share != nullptr) {
+		for(auto* const other : {share.get(), rest.get()}) { // a capture ends on the stream on which it began
+			other->record(1);
+			other->make_wait(whole->stream(), 1);
+		}
 	}
 	return captured.end();
 }
@@ -176,9 +202,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
 	const auto& part = *step.part;
 	const auto& small = m_small_copies[lane.device()];
 	if(part.handle == nullptr) {
-		// A stream of its own: a launcher thread may be using the lane's.
-		cuda_lane capturing(m_driver, lane.context(), lane.device(), 0);
-		const cuda::graph graph = capture(capturing, *step.graph, part);
+		const cuda::graph graph = capture(*step.graph, part);
 		const auto code = m_driver.graph_instantiate(&step.part->handle, graph, cuda::instantiate_with_node_priorities);
 		m_driver.graph_destroy(graph);
 		m_driver.check(code, "cuGraphInstantiate");

@@ -23,6 +23,12 @@ void resolve(void* const library, counted<Kind, Parameters...>& out, const char*
 	out = reinterpret_cast<typename counted<Kind, Parameters...>::function>(find(library, name));
 }
 
+template <typename Function>
+void resolve_if_there(void* const library, Function*& out, const char* const name, const char*& missing) {
+	out = reinterpret_cast<Function*>(dlsym(library, name));
+	if(out == nullptr && missing == nullptr) missing = name;
+}
+
 /// A cache line of its own, so that threads that drive different devices do not disturb each other.
 struct alignas(64) thread_counts {
 	std::array<std::atomic<std::uint64_t>, names_of<call>.size()> by_call{};
@@ -88,6 +94,12 @@ driver load() {
 	resolve(library, d.ipc_get_handle, "cuIpcGetMemHandle");
 	resolve(library, d.ipc_open_handle, "cuIpcOpenMemHandle_v2");
 	resolve(library, d.ipc_close_handle, "cuIpcCloseMemHandle");
+	resolve_if_there(library, d.device_get_resource, "cuDeviceGetDevResource", d.missing_for_parts);
+	resolve_if_there(library, d.split_multiprocessors, "cuDevSmResourceSplitByCount", d.missing_for_parts);
+	resolve_if_there(library, d.describe_resources, "cuDevResourceGenerateDesc", d.missing_for_parts);
+	resolve_if_there(library, d.green_context_create, "cuGreenCtxCreate", d.missing_for_parts);
+	resolve_if_there(library, d.green_context_destroy, "cuGreenCtxDestroy", d.missing_for_parts);
+	resolve_if_there(library, d.green_stream_create, "cuGreenCtxStreamCreate", d.missing_for_parts);
 	d.check(d.init(0), "cuInit");
 	return d;
 }

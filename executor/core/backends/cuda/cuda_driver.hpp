@@ -24,6 +24,8 @@ using function = struct function_tag*;
 using graph = struct graph_tag*;
 using graph_node = struct graph_node_tag*;
 using executable_graph = struct executable_graph_tag*;
+using green_context = struct green_context_tag*;
+using resource_description = struct resource_description_tag*;
 using device_pointer = unsigned long long;
 
 inline device_pointer to_device_pointer(const void* const address) { return reinterpret_cast<std::uintptr_t>(address); }
@@ -108,6 +110,17 @@ inline constexpr int launch_attribute_priority = 8;
 /// Kernels of a graph have the priorities of their nodes, and not that of the stream on which the graph is launched.
 inline constexpr unsigned long long instantiate_with_node_priorities = 8;
 
+/// Multiprocessors of a GPU, as a function of the driver gives them.
+struct alignas(8) device_resource { // CUdevResource
+	int kind;
+	unsigned char internal[92];
+	unsigned num_multiprocessors;
+	unsigned char of_later_versions[44];
+};
+static_assert(sizeof(device_resource) == 144);
+inline constexpr int resource_multiprocessors = 1;
+inline constexpr unsigned green_context_with_default_stream = 1; // the driver demands it
+
 struct ipc_handle { // CUipcMemHandle
 	char bytes[64];
 };
@@ -162,7 +175,7 @@ class counted {
 	function m_function = nullptr;
 };
 
-/// Functions, never null: loading fails if one is missing.
+/// Functions, never null: loading fails if one is missing. Those of green contexts are null in drivers before CUDA 12.5.
 struct driver {
 	result (*init)(unsigned flags);
 	result (*driver_get_version)(int* version);
@@ -222,9 +235,34 @@ struct driver {
 	result (*ipc_open_handle)(device_pointer* out, ipc_handle handle, unsigned flags);
 	result (*ipc_close_handle)(device_pointer address);
 
+	// Green contexts: parts of the multiprocessors of a GPU, in its primary context.
+
+	result (*device_get_resource)(device dev, device_resource* out, int kind);
+	/// Into at most `*num_groups` groups of `least` multiprocessors or a few more, and the remainder.
+	result (*split_multiprocessors)(device_resource* groups, unsigned* num_groups, const device_resource* from, device_resource* remainder, unsigned flags,
+	    unsigned least);
+	result (*describe_resources)(resource_description* out, device_resource* resources, unsigned count);
+	result (*green_context_create)(green_context* out, resource_description of, device dev, unsigned flags);
+	result (*green_context_destroy)(green_context c);
+	result (*green_stream_create)(stream* out, green_context c, unsigned flags, int priority);
+	const char* missing_for_parts; ///< the first of these functions that the driver lacks; null if it has all of them
+
 	/// Throws driver_error unless `code` is success. `call` is the name of the function.
 	void check(result code, const char* call) const;
 	std::string describe(result code) const;
+};
+
+/// Restores the current context of the thread at the end, because users choose the current device themselves.
+class kept_context {
+  public:
+	explicit kept_context(const driver& from) : m_driver(from) { m_driver.context_get_current(&m_context); }
+	~kept_context() { m_driver.context_set_current(m_context); }
+	kept_context(const kept_context&) = delete;
+	kept_context& operator=(const kept_context&) = delete;
+
+  private:
+	const driver& m_driver;
+	context m_context = nullptr;
 };
 
 /// Loads and initialises the driver once per process. Throws std::runtime_error that names the missing library or function.

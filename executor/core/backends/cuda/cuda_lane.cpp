@@ -22,9 +22,18 @@ cuda_lane::cuda_lane(const cuda::driver& driver, const cuda::context context, co
 	if(opens) open();
 }
 
-void cuda_lane::open() {
+void cuda_lane::open(const cuda::green_context part) {
+	if(claimed() > 0 || recorded() > 0) throw std::logic_error("a lane with operations keeps its stream");
 	m_driver.check(m_driver.context_set_current(m_context), "cuCtxSetCurrent");
-	m_driver.check(m_driver.stream_create(&m_stream, cuda::stream_non_blocking, m_priority), "cuStreamCreateWithPriority");
+	cuda::stream made = nullptr;
+	if(part == nullptr) {
+		m_driver.check(m_driver.stream_create(&made, cuda::stream_non_blocking, m_priority), "cuStreamCreateWithPriority");
+	} else {
+		m_driver.check(m_driver.green_stream_create(&made, part, cuda::stream_non_blocking, m_priority), "cuGreenCtxStreamCreate");
+	}
+	if(is_open()) m_driver.stream_destroy(m_stream);
+	m_stream = made;
+	m_part = part;
 }
 
 cuda_lane::~cuda_lane() {

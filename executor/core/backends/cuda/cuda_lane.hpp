@@ -26,9 +26,11 @@ class cuda_lane {
 	cuda_lane(const cuda_lane&) = delete;
 	cuda_lane& operator=(const cuda_lane&) = delete;
 
-	/// Makes the stream, before the first operation; changes the current context of the thread.
-	void open();
+	/// Makes the stream, or another one, before the first operation; changes the current context of the thread. `part`: its kernels run on these
+	/// multiprocessors only; null: on any. The part outlives the lane. Throws cuda::driver_error, and nothing has changed then.
+	void open(cuda::green_context part = nullptr);
 	bool is_open() const { return m_stream != nullptr; }
+	cuda::green_context part() const { return m_part; }
 
 	cuda::context context() const { return m_context; }
 	std::uint32_t device() const { return m_device; }
@@ -83,6 +85,7 @@ class cuda_lane {
 	std::uint32_t m_device;
 	int m_priority;
 	cuda::stream m_stream = nullptr;
+	cuda::green_context m_part = nullptr;
 	std::mutex m_mutex;
 	std::vector<cuda::event> m_events; ///< ring by sequence; its size is a power of two
 	/// Where a position begins; with a timeline.
