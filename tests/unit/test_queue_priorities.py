@@ -17,6 +17,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import ArgumentTypeError, ResourceError, UsageError
+from celerity_py.executor import live_executor
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.devices import Devices
 from tests.support.kernels import iota
@@ -152,7 +153,9 @@ def test_a_predecessor_of_a_lower_queue_is_lifted() -> None:
     assert order.index("high 7") <= AHEAD + 2
 
 
-def test_host_tasks_of_a_higher_queue_go_first() -> None:
+def test_host_tasks_of_a_higher_queue_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    num_threads = 2
+    monkeypatch.setattr(live_executor, "_MOST_HOST_TASK_THREADS", num_threads)
     order: list[str] = []
     with queues(0, 1) as (low, high):
         gate = threading.Event()
@@ -162,12 +165,9 @@ def test_host_tasks_of_a_higher_queue_go_first() -> None:
             begun.release()
             assert gate.wait(30)
 
-        # They take all threads for host tasks.
-        num_waiting = 0
-        low.host_task(wait, unordered=True)
-        while begun.acquire(timeout=1):
-            num_waiting += 1
+        for _ in range(num_threads):  # they take all threads for host tasks
             low.host_task(wait, unordered=True)
+            assert begun.acquire(timeout=30)
         for i in range(6):
             low.host_task(lambda part, i: order.append(f"low {i}"), i, unordered=True)
         high.host_task(lambda part: order.append("high"), unordered=True)
@@ -175,7 +175,6 @@ def test_host_tasks_of_a_higher_queue_go_first() -> None:
         assert result.result(30) == 0
         low.host_task(lambda part: order.append("last"), unordered=True)
         gate.set()
-    assert num_waiting >= 1
     assert len(order) == 8
     assert order.index("high") < order.index("low 0")
 
