@@ -21,6 +21,7 @@ from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.configuration import thaw
 from celerity_py.cuda.device_arrays import new_device_array
+from celerity_py.cuda.folds import FoldKernels
 from celerity_py.executor.failures.failure import attempt
 from celerity_py.executor.network.direct_peers import DirectPeers, agree_on_direct_peers
 from celerity_py.graphs.recorder import start_graphs
@@ -138,6 +139,8 @@ class Runtime:
         #: Looks at each call of a kernel or host task; None without CHECK.
         self.call_checks = CallChecks() if settings.check else None
         self.notices = Notices(self)
+        #: Combine partial results on GPUs; None on CPU devices.
+        self.folds = FoldKernels() if self.devices.is_cuda else None
         self.executor: _native.Executor | None = None  # none in a dry run
         self.live: LiveExecutor | None = None
         self._make_natives()

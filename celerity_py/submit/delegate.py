@@ -131,6 +131,8 @@ class SubmitDelegate:
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
+        if reductions and runtime.folds is not None:
+            runtime.folds.prepare(runtime, reductions)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)

@@ -149,6 +149,25 @@ SCHEDULER_MUTATIONS = (
         "0},",
     ),
     Mutation(
+        "a device that combines finds the old value in host memory only",
+        TASKS,
+        "if(includes_current) m_requirements.reads.push_back({memory, region(buffer.domain)});",
+        "if(includes_current) m_requirements.reads.push_back({host_memory, region(buffer.domain)});",
+        more=(
+            (
+                "require(memory, buffer.domain);",
+                "require(memory, buffer.domain), require(host_memory, buffer.domain);",
+            ),
+        ),
+    ),
+    Mutation(
+        "the reductions of a task gather in the same array",
+        TASKS,
+        "if(local.num_partials < 2) return;",
+        "if(local.num_partials < 2) return;\n\tif(local.gather == nullptr && !m_staging[local.memory.value].empty()) "
+        "local.gather = &m_staging[local.memory.value].back();",
+    ),
+    Mutation(
         "a horizon misses one member of the front",
         WINDOW,
         "for(std::uint64_t value = std::max(m_front_begin, m_base); value < self; ++value) {",
