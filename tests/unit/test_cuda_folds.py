@@ -11,24 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from celerity_py import _native_testing
 from celerity_py.cuda.folds import FoldKernels, program_of
-from celerity_py.reductions import OPERATIONS
-from celerity_py.vocabulary.operations import identity_of
+from celerity_py.vocabulary.operations import OPERATIONS, identity_of
+from tests.support.folds import CASES, has_same_bits, values_of
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
-REAL = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool")
-COMPLEX = ("complex64", "complex128")
-CASES = [
-    (op, dtype)
-    for op in OPERATIONS
-    for dtype in (*REAL, *COMPLEX)
-    if not (op in {"min", "max"} and dtype in COMPLEX) and not (op == "xor" and np.dtype(dtype).kind in "fc")
-]
 
 
 @pytest.fixture(scope="module")
@@ -50,37 +41,10 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "folds.so"))
 
 
-def values_of(dtype: str, count: int) -> npt.NDArray[Any]:
-    """Arrays that meet in all ways: extrema, zeros of both signs, infinities and NaN among them."""
-    rng = np.random.default_rng(7)
-    if dtype == "bool":
-        return rng.integers(0, 2, (count, 512)).astype(bool)
-    if np.dtype(dtype).kind in "iu":
-        limits = np.iinfo(dtype)
-        some = np.array([0, 1, 2, limits.min, limits.max], dtype)
-        values = rng.integers(limits.min, limits.max, (count, 512), dtype, endpoint=True)
-    else:
-        some = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], dtype)
-        values = rng.normal(size=(count, 512)).astype(dtype)
-        if dtype in COMPLEX:
-            values.imag = rng.normal(size=values.shape)
-            some = np.array([0.0, -0.0, 1.0, 1j], dtype)
-    is_some = rng.random(values.shape) < 0.5
-    values[is_some] = rng.choice(some, int(is_some.sum()))
-    return values
-
-
-def has_same_bits(a: npt.NDArray[Any], b: npt.NDArray[Any], op: str) -> bool:
-    if a.dtype.kind == "f" and op in {"sum", "prod"}:  # the bits of a NaN depend on the machine
-        both = np.isnan(a) & np.isnan(b)
-        a, b = a[~both], b[~both]
-    return a.tobytes() == b.tobytes()
-
-
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_the_kernel_gives_the_bits_of_the_host(kernels: ctypes.CDLL, op: str, dtype: str, count: int) -> None:
-    values = values_of(dtype, count)
+    values = values_of(dtype, (count, 512))
     on_host, on_device = np.zeros(512, dtype), np.zeros(512, dtype)
     _native_testing.fold(op, dtype, values.ctypes.data, count, on_host.ctypes.data, 512)
     fold = getattr(kernels, f"{op}_{dtype}")
