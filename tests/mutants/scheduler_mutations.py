@@ -139,8 +139,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "every rank includes the current value in a reduction",
         COMMANDS,
-        "m_local_rank.value == 0, m_shares.size() > 1};",
-        "true, m_shares.size() > 1};",
+        "adds_current_value(), m_shares.are_several()};",
+        "true, m_shares.are_several()};",
     ),
     Mutation(
         "reductions do not tell callables apart",
@@ -166,6 +166,18 @@ SCHEDULER_MUTATIONS = (
         "if(local.num_partials < 2) return;",
         "if(local.num_partials < 2) return;\n\tif(local.gather == nullptr && !m_staging[local.memory.value].empty()) "
         "local.gather = &m_staging[local.memory.value].back();",
+    ),
+    Mutation(
+        "partial results of an array are copied before those in their place are combined",
+        TASKS,
+        "gather.ready = self;",
+        "",
+    ),
+    Mutation(
+        "of many partial results of an array, those that are combined already get lost",
+        TASKS,
+        "std::exchange(local.num_collected, 1)",
+        "std::exchange(local.num_collected, 0)",
     ),
     Mutation(
         "a horizon misses one member of the front",
@@ -367,10 +379,10 @@ SCHEDULER_MUTATIONS = (
         "return ",
     ),
     Mutation(
-        "ranks behind the last one with items count as contributors of reductions",
-        CHUNKS,
-        "while(chunks[size - 1].empty()) --size;",
-        "",
+        "ranks without items count as contributors of reductions",
+        "scheduler/core/graphs/local_chunks.hpp",
+        "if(!of(rank).empty()) ranks.emplace_back(",
+        "ranks.emplace_back(",
     ),
     Mutation(
         "each rank reads the first block of a cyclic split only",

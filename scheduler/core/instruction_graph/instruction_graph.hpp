@@ -155,7 +155,7 @@ class instruction_graph_generator {
 		memory_id memory;                     ///< where the partial results meet
 		std::size_t num_partials;             ///< of this rank, with the current value; a single one is the result
 		staging_allocation* gather = nullptr; ///< since the first one has been collected
-		std::size_t num_collected = 0;
+		std::size_t num_collected = 0;        ///< in `gather`
 	};
 	struct arena_bucket {
 		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
@@ -374,9 +374,9 @@ class instruction_graph_generator {
 	/// Copies the value in `source` behind those that have been collected.
 	void collect_partial(const command_phase& now, local_reduction& local, memory_id source);
 	void copy_partial(const command_phase& now, buffer_state& buffer, memory_id source, staging_allocation& gather, std::size_t slot);
-	/// The result lies in the memory of `gather`.
+	/// The result lies in the memory of `gather`: it is the value of the buffer or, if the collection goes on, the first partial result.
 	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather, std::size_t count,
-	    bool is_complete);
+	    bool is_complete, bool goes_on = false);
 	void compile_fence(const command_phase& now, const task& node);
 	std::vector<instruction_id> copy_to_fence(const command_phase& now, const task& node);
 };
