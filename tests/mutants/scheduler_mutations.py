@@ -172,12 +172,14 @@ SCHEDULER_MUTATIONS = (
         TASKS,
         "gather.ready = self;",
         "",
+        limit=2000,
     ),
     Mutation(
         "of many partial results of an array, those that are combined already get lost",
         TASKS,
         "std::exchange(local.num_collected, 1)",
         "std::exchange(local.num_collected, 0)",
+        limit=2000,
     ),
     Mutation(
         "a horizon misses one member of the front",
@@ -383,6 +385,7 @@ SCHEDULER_MUTATIONS = (
         "scheduler/core/graphs/local_chunks.hpp",
         "if(!of(rank).empty()) ranks.emplace_back(",
         "ranks.emplace_back(",
+        limit=2000,
     ),
     Mutation(
         "each rank reads the first block of a cyclic split only",

@@ -128,7 +128,7 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 		for(const auto& access : node->accesses) {
 			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, m_shares.of(i)).empty();
 		}
-		for(const auto& reduction : node->reductions) { reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == m_shares.first(); }
+		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == m_shares.first();
 		if(reads) participants.emplace_back(static_cast<std::uint32_t>(i));
 	}
 	if(participants.empty()) {
