@@ -139,8 +139,6 @@ class Runtime:
         #: Looks at each call of a kernel or host task; None without CHECK.
         self.call_checks = CallChecks() if settings.check else None
         self.notices = Notices(self)
-        #: Combine partial results on GPUs; None on CPU devices.
-        self.folds = FoldKernels() if self.devices.is_cuda else None
         self.executor: _native.Executor | None = None  # none in a dry run
         self.live: LiveExecutor | None = None
         self._make_natives()
@@ -154,6 +152,8 @@ class Runtime:
 
     def _make_natives(self) -> None:
         settings, communicator = self.configuration, self.communicator
+        #: Combine partial results on GPUs; None on CPU devices.
+        self.folds = FoldKernels() if self.devices.is_cuda else None
         #: The ranks that exchange data with this one from device memory to device memory.
         self.direct_peers = DirectPeers([False] * self.size, anywhere=False, why_not={})
         if not self.is_dry:
