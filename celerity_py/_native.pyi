@@ -637,6 +637,16 @@ class CudaFunction:
         are "chunk", "accessor", "reducer" and "scalar".
         """
 
+class CudaFolds:
+    """
+    The kernels that combine partial results on the devices of this rank, by operation and dtype. Any thread.
+    """
+
+    def __init__(self) -> None: ...
+
+    def add(self, op: str, dtype: str, functions: Sequence[int]) -> None:
+        """functions: a CUfunction per local device."""
+
 def cuda_device_ids() -> list[str]:
     """
     An identifier of each GPU that this process may use, the same in all processes. Raises RuntimeError if there is no CUDA driver.
@@ -835,6 +845,13 @@ class CudaSettings:
 
     @graphs_exchange.setter
     def graphs_exchange(self, arg: bool, /) -> None: ...
+
+    @property
+    def folds(self) -> CudaFolds:
+        """The kernels that combine partial results; more may be added later."""
+
+    @folds.setter
+    def folds(self, arg: CudaFolds | None, /) -> None: ...
 
     @property
     def small_copies(self) -> Any:

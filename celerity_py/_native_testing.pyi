@@ -334,7 +334,7 @@ class ScriptedDevices:
 
     def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]:
         """
-        Lets a lane make a step. Returns ("copy" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
+        Lets a lane make a step. Returns ("copy" | "fold" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 
         A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.
         """

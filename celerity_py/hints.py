@@ -88,8 +88,7 @@ def split_auto() -> Hint:
 def weights(values: Sequence[float]) -> Hint:
     """Cut the index space along dimension 0, into shares proportional to weights.
 
-    Every rank or device with a positive weight gets items, if there are enough. One with weight 0 gets none. Kernels
-    with reductions ignore weights among which there is a 0.
+    Every rank or device with a positive weight gets items, if there are enough. One with weight 0 gets none.
 
     Args:
         values: One weight per rank, whose devices then get equal shares; or one per device, those of rank 0 first. Not
@@ -121,7 +120,8 @@ def cyclic(block: int) -> Hint:
     This balances kernels whose cost grows or falls with the index. Blocks are counted from coordinate 0, and not from
     the beginning of the index space: a kernel over a part of a matrix finds its blocks where they are. Block b runs on
     rank b % ranks, on its device (b // ranks) % devices. A run with a single device does not cut the index space.
-    Kernels with reductions ignore this hint.
+    In a kernel with reductions, the blocks of a device run one after the other, as they share the memory for partial
+    results. These combine in the order of the blocks of each rank, and then in that of ranks.
 
     Args:
         block: Items of dimension 0 per block, rounded up to the multiple that `constrain=` asks for. Each block costs a
@@ -183,12 +183,6 @@ class Division(NamedTuple):
     border: int = 0  # items; 0: no chunks of their own
     block: int = 0  # items of dimension 0, dealt out in turns
     weights: tuple[float, ...] | None = None
-
-    def whole_shares(self) -> Division:
-        """One chunk per device, and one for each that comes before a device with a chunk."""
-        if self.block or 0 in (self.weights or ()):
-            return Division()
-        return self._replace(oversubscribe=1, border=0)
 
     def in_parts(self, count: int) -> Division:
         """At least `count` chunks for a device that has the whole index space, where there are no borders."""

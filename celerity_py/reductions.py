@@ -99,7 +99,8 @@ def reduction(
     """Declare that a kernel reduces into a buffer. The kernel gets a `Reducer` and calls its `combine(partial)`.
 
     Partial results combine in the order of devices within a rank, and then in the order of ranks. The chunks of an
-    index space that is split along dimension 0 have the same order. The old value of the buffer comes first.
+    index space that is split along dimension 0 have the same order, unless `hints.cyclic` deals them to several ranks.
+    The old value of the buffer comes first.
 
     Args:
         buffer: A buffer of any shape. The result, which has the same bits on all ranks, becomes its contents: element

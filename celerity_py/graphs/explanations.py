@@ -180,7 +180,7 @@ class Explainer:
     def _explain_reduce(self, record: _Record) -> tuple[str, str]:
         buffer = self._buffers[record["buffer"]]
         by = "a callable" if record["op"] == "callable" else record["op"]
-        what = f"combine {record['count']} partial results of {buffer} by {by}"
+        what = f"combine {record['count']} partial results of {buffer} by {by} in {_memory(record['destination'])}"
         rest = "" if record["is_all_of_it"] else "; other partial results follow"
         return what, f"the reduction for {self._labels[record['key'][0]]}{rest}"
 

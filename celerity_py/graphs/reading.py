@@ -148,7 +148,7 @@ class _Reader:
             buffer = self._buffers[record["transfer"][1]]
             return [
                 f"{buffer} by {_operation(record['reduction'])}",
-                f"the partial results of {record['num_contributors']} ranks; read by {label}",
+                f"the partial results of {len(record['contributors'])} ranks; read by {label}",
             ]
         return [label]
 

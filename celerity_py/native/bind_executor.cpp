@@ -128,6 +128,7 @@ void bind_settings(nb::module_& m) {
 	    .def_rw("kernels_wait", &cuda_options::kernels_wait, "The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.")
 	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
 	    .def_rw("graphs_exchange", &cuda_options::graphs_exchange, "Kernels of graphs wait for other ranks; on the same conditions.")
+	    .def_rw("folds", &cuda_options::folds, nb::arg().none(), "The kernels that combine partial results; more may be added later.")
 	    .def_prop_rw(
 	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },
 	        [](cuda_options& self, const std::vector<std::array<std::uintptr_t, 5>>& handles) {

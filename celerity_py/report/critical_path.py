@@ -35,6 +35,7 @@ CAUSES: Final = (
 )
 _CAUSE_OF: Final = {
     "kernel": "kernel",
+    "combine": "kernel",
     "host task": "host task",
     "initialize": "host task",
     "copy": "copy",
@@ -118,7 +119,7 @@ class _Host:
         self.done = done[np.argsort(rank.end[done], kind="stable")]
         self.done_ends: list[float] = rank.end[self.done].tolist()
         self.barriers = rows_of("barrier")
-        own = rows_of("kernel", "copy", "host task", "initialize")
+        own = rows_of("kernel", "combine", "copy", "host task", "initialize")
         self.own = own[np.argsort(rank.end[own], kind="stable")]
         self.own_ends: list[float] = rank.end[self.own].tolist()
 

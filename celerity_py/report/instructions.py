@@ -11,7 +11,7 @@ import numpy as np
 from celerity_py.report.runs import Integers, Mask, Rank, Run
 
 #: Kinds of slices in which an instruction is carried out.
-LANE_KINDS: Final = ("kernel", "copy", "signal", "fetch")
+LANE_KINDS: Final = ("kernel", "copy", "combine", "signal", "fetch")
 HOST_KINDS: Final = ("host task", "initialize", "alloc", "free", "reduce", "fence", "split receive")
 MESSAGE_KINDS: Final = ("send", "receive", "barrier")
 TRANSFER_KINDS: Final = ("send", "receive", "signal", "fetch", "split receive")

@@ -22,7 +22,7 @@
     cause: as(run.path.cause, Uint8Array), rank: as(run.path.rank, Uint32Array),
   };
   const colourOf = {
-    "kernel": "kernel", "host task": "host-task", "initialize": "host-task", "launch": "issuing", "copy": "copy",
+    "kernel": "kernel", "combine": "kernel", "host task": "host-task", "initialize": "host-task", "launch": "issuing", "copy": "copy",
     "alloc": "allocation", "free": "allocation", "plan": "planning", "issue": "issuing", "work": "other", "python": "other",
     "submit": "application", "map": "planning", "wait": "peer", "blocked": "peer", "barrier": "peer",
     "send": "transfer", "receive": "transfer", "signal": "transfer", "fetch": "transfer", "split receive": "transfer",

@@ -63,6 +63,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
             compute_lanes=settings.kernel_lanes,
             most_memory_bytes=0 if settings.gpu_memory is None else devices.memory_bytes,
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
+            folds=None if runtime.folds is None else runtime.folds.native,
             graphs=(
                 not settings.bounds_check
                 and runtime.recorder is None

@@ -21,6 +21,7 @@ from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.configuration import thaw
 from celerity_py.cuda.device_arrays import new_device_array
+from celerity_py.cuda.folds import FoldKernels
 from celerity_py.executor.failures.failure import attempt
 from celerity_py.executor.network.direct_peers import DirectPeers, agree_on_direct_peers
 from celerity_py.graphs.recorder import start_graphs
@@ -152,6 +153,8 @@ class Runtime:
 
     def _make_natives(self) -> None:
         settings, communicator = self.configuration, self.communicator
+        #: Combine partial results on GPUs; None on CPU devices.
+        self.folds = FoldKernels() if self.devices.is_cuda else None
         #: The ranks that exchange data with this one from device memory to device memory.
         self.direct_peers = DirectPeers([False] * self.size, anywhere=False, why_not={})
         if not self.is_dry:

@@ -125,12 +125,12 @@ class SubmitDelegate:
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
-        # With reductions each device gets one chunk, so that the order of combination is fixed.
-        division = division.whole_shares() if reductions else division
         submission = Submission("kernel", label, function, kept, box, frame)
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
+        if reductions and runtime.folds is not None:
+            runtime.folds.prepare(runtime, reductions)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)

@@ -254,7 +254,8 @@ class Timeline:
         start_ns = max(start_ns, self._end_of_lane.get(track, start_ns))
         end_ns = max(start_ns, end_ns)
         self._end_of_lane[track] = end_ns
-        return track, self._carry_out(self._issue_at.get((action.lane, action.position)), track, start_ns, end_ns)
+        made = self._carry_out(self._issue_at.get((action.lane, action.position)), track, start_ns, end_ns)
+        return track, made if made.kind != "reduce" else made._replace(kind="combine")
 
     def _carry_out(self, issue: _Issue | None, track: str, start_ns: int, end_ns: int) -> Slice:
         if issue is None:  # replaced by newer events

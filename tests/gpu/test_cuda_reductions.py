@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pytest
 
 import celerity_py as celerity
-from celerity_py import access
+from celerity_py import _native_testing, access
 from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 from celerity_py.vocabulary.static_types import ReductionName
+from tests.support.folds import CASES, has_same_bits, values_of
 
 Array = npt.NDArray[Any]
 Launch = Callable[..., celerity.Queue]
@@ -97,6 +98,23 @@ def test_reductions_combine_all_devices_and_the_old_value_once(queue: celerity.Q
         queue.parallel_for(100_000, kernel, values.read(access.one_to_one()), argument)
     expected = 99_999 * 50_000 * (2 if include_current else 1) + (5 if include_current else 0)
     assert queue.fence(total).result() == expected
+
+
+@pytest.mark.parametrize(("op", "dtype"), CASES)
+def test_a_gpu_combines_old_value_and_partial_results_to_the_bits_of_the_host(
+    queue: celerity.Queue, num_gpus: int, op: ReductionName, dtype: str
+) -> None:
+    values = values_of(dtype, (num_gpus + 1, 300))
+    result = celerity.Buffer.from_array(values[0])
+
+    def give(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+        out.array[...] = chunk.xp.asarray(values[chunk.box.min[0] + 1])
+
+    queue.parallel_for(num_gpus, give, celerity.reduction(result, op, include_current=True))
+    found = queue.fence(result).result()
+    expected = np.zeros(300, dtype)
+    _native_testing.fold(op, dtype, values.ctypes.data, num_gpus + 1, expected.ctypes.data, 300)
+    assert has_same_bits(found, expected, op)
 
 
 @pytest.mark.parametrize("operation", ["min", "max"])

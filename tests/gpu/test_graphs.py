@@ -125,9 +125,9 @@ def iterate(queue: celerity.Queue, replays: bool) -> list[npt.NDArray[Any]]:
 
 
 def test_replays_with_reductions_and_other_tasks_between_compute_the_bits_of_a_loop(
-    launch: Launch, graphs: bool
+    launch: Launch, graphs: bool, devices: int
 ) -> None:
-    queue = launch(1)
+    queue = launch(devices)
     expected = iterate(queue, replays=False)
     before = runs_of(queue)
     for result, wanted in zip(iterate(queue, replays=True), expected, strict=True):

@@ -41,6 +41,12 @@ EXECUTOR_MUTATIONS = (
         "source, std::min(reduce.count, std::size_t{2}), destination, reduce.is_all_of_it}",
     ),
     Mutation(
+        "a device combines all but the last partial result",
+        DISPATCH,
+        "m_allocations.place(reduce.source).address, reduce.count,",
+        "m_allocations.place(reduce.source).address, std::max<std::size_t>(reduce.count, 2) - 1,",
+    ),
+    Mutation(
         "the host counts issued work as done",
         ENGINE,
         "if(successor.policy == issue_policy::host) return false;",

@@ -139,14 +139,47 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "every rank includes the current value in a reduction",
         COMMANDS,
-        "m_local_rank.value == 0, m_shares.size() > 1};",
-        "true, m_shares.size() > 1};",
+        "adds_current_value(), m_shares.are_several()};",
+        "true, m_shares.are_several()};",
     ),
     Mutation(
         "reductions do not tell callables apart",
         TASKS,
         "reduction.callable},",
         "0},",
+    ),
+    Mutation(
+        "a device that combines finds the old value in host memory only",
+        TASKS,
+        "if(includes_current) m_requirements.reads.push_back({memory, region(buffer.domain)});",
+        "if(includes_current) m_requirements.reads.push_back({host_memory, region(buffer.domain)});",
+        more=(
+            (
+                "require(memory, buffer.domain);",
+                "require(memory, buffer.domain), require(host_memory, buffer.domain);",
+            ),
+        ),
+    ),
+    Mutation(
+        "the reductions of a task gather in the same array",
+        TASKS,
+        "if(local.num_partials < 2) return;",
+        "if(local.num_partials < 2) return;\n\tif(local.gather == nullptr && !m_staging[local.memory.value].empty()) "
+        "local.gather = &m_staging[local.memory.value].back();",
+    ),
+    Mutation(
+        "partial results of an array are copied before those in their place are combined",
+        TASKS,
+        "gather.ready = self;",
+        "",
+        limit=2000,
+    ),
+    Mutation(
+        "of many partial results of an array, those that are combined already get lost",
+        TASKS,
+        "std::exchange(local.num_collected, 1)",
+        "std::exchange(local.num_collected, 0)",
+        limit=2000,
     ),
     Mutation(
         "a horizon misses one member of the front",
@@ -348,10 +381,11 @@ SCHEDULER_MUTATIONS = (
         "return ",
     ),
     Mutation(
-        "ranks behind the last one with items count as contributors of reductions",
-        CHUNKS,
-        "while(chunks[size - 1].empty()) --size;",
-        "",
+        "ranks without items count as contributors of reductions",
+        "scheduler/core/graphs/local_chunks.hpp",
+        "if(!of(rank).empty()) ranks.emplace_back(",
+        "ranks.emplace_back(",
+        limit=2000,
     ),
     Mutation(
         "each rank reads the first block of a cyclic split only",

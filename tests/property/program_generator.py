@@ -391,7 +391,13 @@ class ProgramGenerator:
                 reduction = Reduction(number, choice(self.draws, OPERATORS), has_value and chance(self.draws, 70))
                 # Fewer items than ranks, often: the last ranks then have no share.
                 whole = full_box((self.draws.integer(1, 3),) if chance(self.draws, 40) else self.base_shape)
-                self._submit(Kernel(whole, (), (reduction,), *self._split_options(len(whole), True)))
+                options = self._split_options(len(whole), True)
+                if chance(self.draws, 30):
+                    # Only some ranks have a block, or a rank has more than it collects before it combines.
+                    begin = self.draws.integer(0, 6)
+                    whole = ((begin, begin + choice(self.draws, [1, 2, 30])),)
+                    options = (None, "cyclic", 1, 0, 1, ())
+                self._submit(Kernel(whole, (), (reduction,), *options))
             elif event == "nothing" and shape:
                 access = Access(number, choice(self.draws, MODES), nothing)
                 self._submit(Kernel(full_box(shape), (access,)))

@@ -18,6 +18,7 @@ from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identi
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
+INCLUDES = [f"-I{ROOT / folder}" for folder in ("celerity_py/cuda", "tests/unit")]
 MAX_BOXES = 8
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
@@ -34,7 +35,7 @@ def lines(checks_bounds: bool, tmp_path_factory: pytest.TempPathFactory) -> dict
     program = tmp_path_factory.mktemp("device_header") / "check"
     assert COMPILER is not None
     command = [COMPILER, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
-    command += [f"-DCELERITY_BOUNDS_CHECK={int(checks_bounds)}", f"-I{ROOT / 'celerity_py' / 'cuda'}"]
+    command += [f"-DCELERITY_BOUNDS_CHECK={int(checks_bounds)}", *INCLUDES]
     command += [str(ROOT / "tests/unit/device_header_check.cpp"), "-o", str(program)]
     subprocess.run(command, check=True, timeout=120)
     output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=60).stdout
@@ -158,7 +159,7 @@ def test_so_many_neighbours_fit_into_one_access(type_of_element: str, count: int
     text = (ROOT / "tests/unit/device_header_check.cpp").read_text()
     use = f"auto neighbours_at(accessor<const {type_of_element}, 1> a) {{ return a.load<{count}>(0)[0]; }}\n"
     source.write_text(text + use)
-    command = [str(COMPILER), "-std=c++17", "-fsyntax-only", f"-I{ROOT / 'celerity_py' / 'cuda'}", str(source)]
+    command = [str(COMPILER), "-std=c++17", "-fsyntax-only", *INCLUDES, str(source)]
     outcome = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert (outcome.returncode == 0) == fits, outcome.stderr
     assert ("load<N> and store<N> access 1, 2, 4, 8 or 16 neighbours" in outcome.stderr) != fits
@@ -184,7 +185,7 @@ def test_a_fraction_does_not_go_into_integers(reducer: str, use: str, fits: bool
     source = tmp_path / "fraction.cpp"
     text = (ROOT / "tests/unit/device_header_check.cpp").read_text()
     source.write_text(f"{text}\nvoid combine_some(const reducer<{reducer}> out) {{ {use}; }}\n")
-    command = [str(COMPILER), "-std=c++17", "-fsyntax-only", f"-I{ROOT / 'celerity_py' / 'cuda'}", str(source)]
+    command = [str(COMPILER), "-std=c++17", "-fsyntax-only", *INCLUDES, str(source)]
     outcome = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert (outcome.returncode == 0) == fits, outcome.stderr
     assert ("the elements of this reduction are integers: convert" in outcome.stderr) != fits
@@ -212,7 +213,7 @@ def test_each_item_belongs_to_one_of_the_threads_that_have_several(tmp_path: Pat
     }
     """
     )
-    command = [str(COMPILER), "-std=c++17", "-DCELERITY_ITEMS=1,3,2", f"-I{ROOT / 'celerity_py' / 'cuda'}", str(source)]
+    command = [str(COMPILER), "-std=c++17", "-DCELERITY_ITEMS=1,3,2", *INCLUDES, str(source)]
     subprocess.run([*command, "-o", str(program)], check=True, timeout=120)
     output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=60).stdout
     # 1 x 3 blocks of 2 x 2 threads

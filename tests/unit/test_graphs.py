@@ -164,9 +164,9 @@ def test_reductions_fences_and_functions_with_contents_are_explained(queue_with:
     queue.fence(total).result()
     graph = queue.graphs().instruction
     assert "its function has the contents; read by T2 chunk 1" in repr(find(graph, 'initialize B1 "u" [4:8] in host'))
-    reduce = find(graph, 'combine 2 partial results of B2 "total" by sum', "the reduction for T2")
+    reduce = find(graph, 'combine 2 partial results of B2 "total" by sum in D0', "the reduction for T2")
     assert f"a partial result, combined by reduce {reduce.key}" in repr(find(graph, 'copy B2 "total" [] from D1'))
-    assert 'T3 fence of B2 "total" gets it' in repr(find(graph, 'copy B2 "total" [] from host memory to user memory'))
+    assert 'T3 fence of B2 "total" gets it' in repr(find(graph, 'copy B2 "total" [] from D0 to user memory'))
 
 
 @pytest.mark.parametrize("kept", [":", "4:"])

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.property.programs import Operator
+from tests.support.allocations import FIRST_DEVICE
 from tests.support.mappers import all_, neighborhood, one_to_one, shifted
 from tests.verification.contexts import Cluster
 
 
 @pytest.mark.parametrize("num_devices", [1, 2, 3])
 @pytest.mark.parametrize("include_current", [False, True])
-def test_shares_of_local_devices_are_combined_on_the_host(num_devices: int, include_current: bool) -> None:
+def test_shares_of_local_devices_are_combined_once(num_devices: int, include_current: bool) -> None:
     cluster = Cluster(num_devices=num_devices)
     scalar = cluster.buffer(1, "array")
     cluster.kernel(12, "producer").reduce(scalar, "sum", include_current=include_current).submit()
@@ -22,6 +24,45 @@ def test_shares_of_local_devices_are_combined_on_the_host(num_devices: int, incl
         assert graph.all("reduce").one()["count"] == inputs
         assert graph.all("device_kernel").each_reaches(graph.all("reduce"))
     cluster.fence(scalar)
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "op", "device_peers", "is_on_device"),
+    [(3, "sum", True, True), (1, "min", True, True), (3, "argmin", True, False), (3, "sum", False, False)],
+)
+def test_a_device_combines_if_it_reaches_the_others_and_knows_the_operation(
+    num_devices: int, op: Operator, device_peers: bool, is_on_device: bool
+) -> None:
+    cluster = Cluster(num_devices=num_devices, device_peers=device_peers)
+    array, result = cluster.buffer(12, "function"), cluster.buffer(5, "array")
+    for _ in range(2):
+        cluster.kernel(12).read(array, one_to_one()).reduce(result, op, include_current=True).submit()
+    cluster.kernel(12).read(result, all_()).submit()
+    memory = FIRST_DEVICE if is_on_device else 1
+    graph = cluster.instructions()
+    assert graph.all("reduce").count_is(2)
+    for reduce in graph.all("reduce"):
+        assert (reduce["source"][0], reduce["destination"][0]) == (memory, memory)
+    copies = graph.all("copy", reason="reduction")
+    assert {copy["destination"][0] for copy in copies} == {memory}
+    # The second reduction finds the old value where it combines.
+    assert copies.count_is(2 * num_devices + 2)
+    assert len([copy for copy in copies if copy["source"][0] == memory]) == (4 if is_on_device else 2)
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["host transport", "direct"])
+def test_a_rank_sends_its_share_to_the_host_once(direct: bool) -> None:
+    cluster = Cluster(num_ranks=2, num_devices=3, direct=direct)
+    scalar = cluster.buffer(1)
+    cluster.kernel(12, "producer").reduce(scalar).submit()
+    cluster.kernel(12, "consumer").read(scalar, all_()).submit()
+    for rank in range(2):
+        graph = cluster.instructions(rank)
+        to_host = graph.all("copy", where=lambda r: r["destination"][0] == 1 and r["source"][0] != 1)
+        assert {copy["source"][0] for copy in to_host} == {FIRST_DEVICE}
+        assert sorted(reduce["source"][0] for reduce in graph.all("reduce")) == [1, FIRST_DEVICE]
     cluster.finish().verify()
 
 

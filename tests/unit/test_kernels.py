@@ -104,13 +104,6 @@ def test_hints_are_resolved() -> None:
     assert hints.resolve([hints.weights((1, 3)), hints.oversubscribe(4)], num_ranks=2).oversubscribe == 4
 
 
-def test_kernels_with_reductions_keep_one_chunk_per_device() -> None:
-    assert hints.Division(TWO_D, 4).whole_shares() == hints.Division(TWO_D)
-    assert hints.Division(CYCLIC, block=2).whole_shares() == hints.Division()
-    assert hints.Division(WEIGHTED, weights=(1.0, 3.0)).whole_shares().weights == (1.0, 3.0)
-    assert hints.Division(WEIGHTED, weights=(1.0, 0.0)).whole_shares() == hints.Division()
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -36,7 +36,7 @@ INSTALLED = {
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": """
-        __init__ compilation contexts device_arrays execution kernel_folder launches library_streams signatures
+        __init__ compilation contexts device_arrays execution folds kernel_folder launches library_streams signatures
         small_copies
     """,
     "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder",

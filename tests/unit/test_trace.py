@@ -85,6 +85,20 @@ def run_traced(path: Path, program: Callable[[celerity.Queue], None], **settings
         celerity.configure(trace=None, **dict.fromkeys(settings))
 
 
+@pytest.mark.parametrize(("op", "track", "kind"), [("sum", "D0 copy", "combine"), (np.add, "host tasks", "reduce")])
+def test_partial_results_combine_on_the_track_of_their_place(tmp_path: Path, op: Any, track: str, kind: str) -> None:
+    def program(queue: celerity.Queue) -> None:
+        total = celerity.Buffer((), np.int64, name="total")
+        options: dict[str, Any] = {} if op == "sum" else {"identity": 0}
+        argument = celerity.reduction(total, op, **options)
+        queue.parallel_for(8, lambda chunk, out: out.combine(chunk.box.min[0]), argument)
+        assert queue.fence(total).result(10) == 4
+
+    run_traced(tmp_path / "trace.json", program, devices=2)
+    (made,) = read_timeline(tmp_path / "trace.json").slices(track, name="reduce")
+    assert (made["name"], made["cat"]) == ("reduce total", kind)
+
+
 def halo_program(queue: celerity.Queue) -> None:
     u = celerity.Buffer.from_array(np.zeros((64, 32), np.float32), name="u")
     v = celerity.Buffer.from_array(np.zeros((64, 32), np.float32), name="v")

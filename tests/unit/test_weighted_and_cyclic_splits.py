@@ -7,6 +7,7 @@ import pytest
 
 from celerity_py import Box
 from celerity_py._native_testing import split_into_blocks
+from tests.property.programs import Operator
 from tests.support.mappers import Mapper, all_, custom, neighborhood, one_to_one, slice_
 from tests.verification.contexts import Cluster, TaskBuilder
 from tests.verification.elements import UserBox, from_flat
@@ -155,6 +156,34 @@ def test_data_follows_the_split(
     change: str, arguments: tuple[int, ...], num_ranks: int, num_devices: int, direct: bool
 ) -> None:
     run_twice(Cluster(num_ranks, num_devices, direct=direct), (13, 5), change, *arguments)
+
+
+@pytest.mark.parametrize("op", ["sum", "join"])  # on devices, and on the host
+@pytest.mark.parametrize(("num_ranks", "num_devices"), [(1, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize("extent", [2, 41, 300])
+def test_each_block_of_a_reduction_counts_once(extent: int, num_ranks: int, num_devices: int, op: Operator) -> None:
+    cluster = Cluster(num_ranks, num_devices)
+    result = cluster.buffer(3, "array")
+    for _ in range(2):
+        space = ((5, 5 + extent),)  # the first block belongs to another rank than the first
+        cluster.kernel(space, "kernel").reduce(result, op, include_current=True).cyclic(2).submit()
+    cluster.kernel(12, "reader").read(result, all_()).submit()
+    num_chunks = sum(map(len, intervals(cluster)))
+    assert num_chunks == 2 * len({item // 2 for item in range(5, 5 + extent)})
+    if num_ranks == 1 and extent == 300:  # more partial results than a device collects before it combines them
+        assert cluster.instructions().all("reduce").count_is(2 * 22)
+    cluster.finish().verify()
+
+
+@pytest.mark.parametrize("weights", [(0, 3, 1), (2, 0, 1), (0, 0, 5)])
+def test_ranks_without_items_contribute_nothing_to_a_reduction(weights: tuple[int, ...]) -> None:
+    cluster = Cluster(num_ranks=3)
+    result = cluster.buffer(1, "array")
+    cluster.kernel(12, "kernel").reduce(result, "max", include_current=True).weights(*weights).submit()
+    cluster.kernel(12, "reader").read(result, all_()).submit()
+    for rank, weight in enumerate(weights):
+        assert cluster.instructions(rank).all(name="kernel").count_is(int(weight > 0))
+    cluster.finish().verify()
 
 
 def test_mappers_that_are_callables_are_asked_for_each_block() -> None:

@@ -191,8 +191,6 @@ class RankContext:
         weights = task.weights_of(self.settings.num_ranks, self.settings.num_devices)
         split = _native.SPLITS.index(task.split)
         division = hints.Division(split, task.oversubscribe, task.border, task.block, weights)
-        if task.reductions:
-            division = division.whole_shares()
         reductions = [(self._buffers[r.buffer][0], *r.native) for r in task.reductions]
         return _native.Task.kernel(box, task.granularity, division, reductions)
 

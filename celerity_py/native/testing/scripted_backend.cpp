@@ -122,6 +122,12 @@ void scripted_backend::enqueue_gather(const lane_position position, const lane_w
 	enqueue(position, std::move(op));
 }
 
+void scripted_backend::enqueue_fold(const lane_position position, const lane_waits& waits, const fold_operation& fold) {
+	auto op = make(step_kind::fold, waits);
+	op.fold = fold;
+	enqueue(position, std::move(op));
+}
+
 void scripted_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
 	auto op = make(step_kind::launch, waits);
 	const auto& kernel = *launch.instruction;
@@ -230,6 +236,8 @@ scripted_backend::step_result scripted_backend::step(const std::int64_t which) {
 	if(kind == step_kind::pull && !pull_once(op)) return {kind, position};
 	if(kind == step_kind::copy) {
 		for(const auto& copy : op.steps) carry_out(copy);
+	} else if(kind == step_kind::fold) {
+		carry_out(op.fold);
 	} else if(kind == step_kind::signal && op.flag.address != nullptr && !op.is_written) {
 		std::erase_if(m_early, [&](const early_flag& early) { return early.position == position; });
 		raise(op.flag);

@@ -34,6 +34,18 @@ struct copy_operation {
 	std::size_t size_bytes = 0;
 };
 
+/// Partial results in the memory of a device, which it combines there; see fold().
+struct fold_operation {
+	reduction_op op = reduction_op::sum;
+	scalar_type type = scalar_type::float32;
+	const std::byte* source = nullptr;
+	std::size_t count = 0;
+	std::size_t num_elements = 0;
+	std::byte* destination = nullptr;
+	/// In host memory: set to 1 unless the result is the minimum or maximum of nothing. Null: nobody asks.
+	std::uint32_t* has_values = nullptr;
+};
+
 /// A word that one rank of a host writes, and for which another rank waits. The flag is reached when the word holds `value` or, modulo 2^32, a later one.
 struct shared_flag {
 	std::uint32_t* address = nullptr;
@@ -68,7 +80,8 @@ struct pull_operation {
 /// numbered by launch.
 struct graph_operation {
 	device_id device;
-	std::variant<copy_operation, std::vector<copy_operation>, launch_operation> what; ///< several copies: a gather; no copy: nothing
+	/// Several copies: a gather; no copy: nothing.
+	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, fold_operation> what;
 	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
 	small_vector<std::uint32_t, 2> awaited{};
 	small_vector<std::uint32_t, 2> raised{}; ///< once the operation is complete
@@ -116,7 +129,7 @@ class backend {
 	/// By device; empty without a share. Any thread.
 	virtual std::vector<multiprocessor_parts> parts() { return {}; }
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
-	/// Of copies out of several devices into one.
+	/// Of copies out of several devices into one, and of folds in the memory of a device.
 	virtual std::uint32_t gather_class(memory_id to) const = 0;
 	/// Whether launcher threads report each kernel that they have enqueued. Otherwise a kernel counts as issued when its launcher gets it.
 	virtual bool defers_kernels() const = 0;
@@ -132,6 +145,8 @@ class backend {
 	virtual void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) = 0;
 	/// All copies, in any order. Boxes outlive the completion of the position.
 	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
+
+	virtual void enqueue_fold(lane_position position, const lane_waits& waits, const fold_operation& fold) = 0;
 
 	/// Only for launches whose kernel is of this backend's subclass of native_kernel.
 	virtual void enqueue_launch(lane_position /* position */, const lane_waits& /* waits */, launch_operation&& /* launch */) {

@@ -22,6 +22,9 @@ engine_request make_request(const instruction& item, const request_rules& rules)
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) { to_lane(rules.devices.copy_class(copy.source.memory, copy.destination.memory)); },
 	               [&](const gather_copy_instruction& copy) { to_lane(rules.devices.gather_class(copy.destination.memory)); },
+	               [&](const reduce_instruction& reduce) {
+		               if(is_device_memory(reduce.source.memory)) to_lane(rules.devices.gather_class(reduce.source.memory));
+	               },
 	               [&](const device_kernel_instruction& kernel) {
 		               if(kernel.device.value >= rules.num_devices) throw std::logic_error("a kernel for a device that does not exist");
 		               const bool is_native = rules.launches.find(kernel.submission) != nullptr;

@@ -124,6 +124,11 @@ std::vector<copy_operation> executor_loop::operation_of(const gather_copy_instru
 	return copies;
 }
 
+fold_operation executor_loop::operation_of(const reduce_instruction& reduce) const {
+	return {reduce.op, reduce.type, m_allocations.place(reduce.source).address, reduce.count, reduce.num_elements,
+	    m_allocations.place(reduce.destination).address, nullptr};
+}
+
 launch_operation executor_loop::operation_of(const device_kernel_instruction& kernel, const native_launch& launch) const {
 	launch_operation operation;
 	operation.launch = &launch;
@@ -150,6 +155,16 @@ void executor_loop::execute(const issue& item, const gather_copy_instruction& ga
 
 template <>
 void executor_loop::execute(const issue& item, const reduce_instruction& reduce) {
+	if(is_device_memory(reduce.source.memory)) {
+		auto operation = operation_of(reduce);
+		if(reduce.is_all_of_it && (reduce.op == reduction_op::min || reduce.op == reduction_op::max)) {
+			operation.has_values = static_cast<std::uint32_t*>(m_backend->allocate(host_memory, sizeof(std::uint32_t), alignof(std::uint32_t)));
+			*operation.has_values = 0;
+			m_watched_folds.push_back({{item.lane, item.sequence}, reduce.reduction, operation.has_values});
+		}
+		m_backend->enqueue_fold({item.lane, item.sequence}, waits_of(item), operation);
+		return;
+	}
 	void* const destination = m_allocations.address(reduce.destination);
 	void* const source = m_allocations.address(reduce.source);
 	if(reduce.op == reduction_op::callable) {
@@ -162,6 +177,15 @@ void executor_loop::execute(const issue& item, const reduce_instruction& reduce)
 	const bool has_no_values = reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination, reduce.num_elements);
 	if(has_no_values) m_announcements.add(empty_reduction_event{reduce.reduction});
 	m_done.push_back(item.id);
+}
+
+void executor_loop::report_empty_folds() {
+	std::erase_if(m_watched_folds, [&](const watched_fold& watched) {
+		if(m_engine.lanes().completed(watched.position.lane) < watched.position.sequence) return false;
+		if(*watched.has_values == 0) m_announcements.add(empty_reduction_event{watched.reduction});
+		m_backend->deallocate(host_memory, watched.has_values, sizeof(std::uint32_t), alignof(std::uint32_t));
+		return true;
+	});
 }
 
 // ---- calls of user functions ------------------------------------------------------------------------------------------------------

@@ -309,6 +309,7 @@ bool executor_loop::poll_lanes() {
 		return true;
 	}
 	for(const auto& [lane, completed] : progressed) m_engine.complete_lane(lane, completed);
+	report_empty_folds();
 	retire();
 	return true;
 }

@@ -178,6 +178,12 @@ class executor_loop final : public instruction_sink {
 		task_id task;
 		bool is_epoch = false;
 	};
+	/// A fold on a device that makes the result of a minimum or maximum.
+	struct watched_fold {
+		lane_position position;
+		reduction_id reduction;
+		std::uint32_t* has_values; ///< see fold_operation
+	};
 
 	const executor_options m_options;
 	const bool m_may_spin;
@@ -215,6 +221,7 @@ class executor_loop final : public instruction_sink {
 	bool m_has_unsent_pilots = false; // among m_announcements
 	std::deque<const instruction*> m_waiting_allocations; // until the backend has room for the first one
 	std::vector<shared_flag> m_answers; ///< of waits_of()
+	std::vector<watched_fold> m_watched_folds; ///< not complete; those of graphs are not watched
 	std::vector<progress_event> m_progress_events;
 	std::vector<instruction_id> m_done;
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
@@ -248,6 +255,8 @@ class executor_loop final : public instruction_sink {
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
 	bool may_go_on() const;
 	bool poll_lanes();
+	/// Of the folds that are complete.
+	void report_empty_folds();
 	void fail_out_of_bounds(const bounds_violation& violation);
 	bool poll_direct();
 	void release_held();
@@ -286,6 +295,7 @@ class executor_loop final : public instruction_sink {
 	array_place place_at(allocation_id allocation, std::size_t offset_bytes) const;
 	copy_operation operation_of(const copy_instruction& copy) const;
 	std::vector<copy_operation> operation_of(const gather_copy_instruction& gather) const;
+	fold_operation operation_of(const reduce_instruction& reduce) const;
 	launch_operation operation_of(const device_kernel_instruction& kernel, const native_launch& launch) const;
 
 	// executor_runs.cpp: replays that run as graphs

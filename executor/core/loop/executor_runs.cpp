@@ -227,6 +227,10 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 			               operation.what = std::move(launch);
 			               operation.is_urgent = kernel.is_border;
 		               },
+		               [&](const reduce_instruction& reduce) {
+			               operation.what = operation_of(reduce);
+			               operation.is_urgent = true; // as on the lanes of gathers
+		               },
 		               [&](const send_instruction&) {
 			               operation.what = std::vector<copy_operation>{};
 			               operation.raised.push_back(begun[step].first_flag);
@@ -241,7 +245,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 				               if(fetch.answer.has_value()) operation.raised.push_back(flag++);
 			               }
 		               },
-		               [](const auto&) { throw std::logic_error("a graph has copies, gathers, kernels and transfers only"); },
+		               [](const auto&) { throw std::logic_error("a graph has copies, gathers, kernels, folds and transfers only"); },
 		           },
 		    item.operation);
 		builder.add(step, std::move(operation));

@@ -75,13 +75,25 @@ T multiply(const T& a, const T& b) {
 	}
 }
 
+/// Its bits do not depend on the order: -0 is smaller than 0, and all NaN are one. The device header does the same.
+template <bool IsMinimum, typename T>
+T extremum(const T& a, const T& b) {
+	if constexpr(std::is_floating_point_v<T>) {
+		if(is_nan(a) || is_nan(b)) return std::numeric_limits<T>::quiet_NaN();
+		if(a == b) return std::signbit(a) == IsMinimum ? a : b;
+	} else if(is_nan(a) || is_nan(b)) {
+		return is_nan(a) ? a : b;
+	}
+	return is_less(a, b) == IsMinimum ? a : b;
+}
+
 template <typename T>
 T combine(const reduction_op op, const T& a, const T& b) {
 	switch(op) {
 	case reduction_op::sum: return add(a, b);
 	case reduction_op::prod: return multiply(a, b);
-	case reduction_op::min: return is_nan(a) || (!is_nan(b) && is_less(a, b)) ? a : b;
-	case reduction_op::max: return is_nan(a) || (!is_nan(b) && is_less(b, a)) ? a : b;
+	case reduction_op::min: return extremum<true>(a, b);
+	case reduction_op::max: return extremum<false>(a, b);
 	case reduction_op::logical_and: return static_cast<T>(a != T{} && b != T{} ? 1 : 0);
 	case reduction_op::logical_or: return static_cast<T>(a != T{} || b != T{} ? 1 : 0);
 	case reduction_op::bitwise_xor:

@@ -62,7 +62,7 @@ void command_graph_generator::update_shares(const task& node) {
 
 execution_command command_graph_generator::local_execution() const {
 	const auto share = local_share();
-	execution_command execution{share.front(), {}, m_local_rank.value == 0, m_shares.size() > 1};
+	execution_command execution{share.front(), {}, adds_current_value(), m_shares.are_several()};
 	if(share.size() == 1) return execution;
 	for(const box& block : share) execution.chunk = bounding_box(execution.chunk, block);
 	execution.blocks.assign(share.begin(), share.end());
@@ -88,7 +88,7 @@ void command_graph_generator::collect_local_accesses(const task& node) {
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
-		const bool reads = reduction.include_current && m_local_rank.value == 0; // the current value counts exactly once
+		const bool reads = reduction.include_current && adds_current_value();
 		m_local_accesses.push_back(chunk_access{&buffer, reads ? access_mode::read_write : access_mode::write, region(buffer.domain)});
 	}
 }
@@ -128,7 +128,7 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 		for(const auto& access : node->accesses) {
 			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, m_shares.of(i)).empty();
 		}
-		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == 0;
+		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == m_shares.first();
 		if(reads) participants.emplace_back(static_cast<std::uint32_t>(i));
 	}
 	if(participants.empty()) {
@@ -136,12 +136,13 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 		participants.emplace_back(0);
 	}
 
-	const pending_reduction pending = *buffer.pending;
+	const pending_reduction pending = std::move(*buffer.pending);
 	buffer.pending.reset();
 	const transfer_id transfer{node->id, buffer.info.id, pending.reduction.id};
 	const region element(buffer.domain);
-	const bool is_contributor = m_local_rank.value < pending.num_contributors;
-	const bool is_participant = std::find(participants.begin(), participants.end(), m_local_rank) != participants.end();
+	const auto contains_self = [&](const std::vector<rank_id>& ranks) { return std::find(ranks.begin(), ranks.end(), m_local_rank) != ranks.end(); };
+	const bool is_contributor = contains_self(pending.contributors);
+	const bool is_participant = contains_self(participants);
 
 	if(is_contributor) {
 		push_command push{transfer, {}};
@@ -152,7 +153,7 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 	}
 	if(!is_participant) return lose(buffer, element);
 	const chunk_access result{&buffer, is_contributor ? access_mode::read_write : access_mode::write, element};
-	emit(node, reduction_command{transfer, pending.reduction, pending.num_contributors}, std::span(&result, 1), m_local_rank != participants.front(), out);
+	emit(node, reduction_command{transfer, pending.reduction, pending.contributors}, std::span(&result, 1), m_local_rank != participants.front(), out);
 	buffer.local.modify(element, [&](local_state& state) {
 		for(const rank_id rank : participants) state.holders.add(rank);
 	});
@@ -182,9 +183,10 @@ void command_graph_generator::generate_pushes(const std::shared_ptr<const task>&
 		});
 	}
 	for(const auto& reduction : node->reductions) {
-		if(!reduction.include_current || m_local_rank.value == 0) continue;
+		if(!reduction.include_current || adds_current_value()) continue;
 		auto& buffer = m_buffers.at(reduction.buffer);
-		generate(buffer, [&](push_command& push) { collect_push(buffer, std::array{rank_id(0)}, region(buffer.domain), push); });
+		const rank_id target(static_cast<std::uint32_t>(m_shares.first()));
+		generate(buffer, [&](push_command& push) { collect_push(buffer, std::array{target}, region(buffer.domain), push); });
 	}
 }
 
@@ -269,7 +271,7 @@ void command_graph_generator::finish_reductions(const task& node) {
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
 		buffer.pending.reset();
-		if(m_shares.size() > 1) buffer.pending = pending_reduction{reduction, static_cast<std::uint32_t>(m_shares.size())};
+		if(m_shares.are_several()) buffer.pending = pending_reduction{reduction, m_shares.ranks_with_share()};
 	}
 }
 

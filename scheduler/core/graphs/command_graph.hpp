@@ -58,8 +58,8 @@ struct await_push_command {
 struct reduction_command {
 	transfer_id transfer;
 	task_reduction reduction;       ///< of the task that produced the partial results
-	std::uint32_t num_contributors; ///< ranks 0 to num_contributors - 1 hold a partial result
-	CELERITY_KIND(reduction, transfer, reduction, num_contributors)
+	std::vector<rank_id> contributors; ///< hold a partial result; ascending
+	CELERITY_KIND(reduction, transfer, reduction, contributors)
 };
 struct fence_command {
 	CELERITY_KIND(fence)
@@ -105,7 +105,7 @@ class command_graph_generator {
 	};
 	struct pending_reduction {
 		task_reduction reduction;
-		std::uint32_t num_contributors = 0;
+		std::vector<rank_id> contributors;
 	};
 	struct buffer_state {
 		buffer_info info;
@@ -155,6 +155,8 @@ class command_graph_generator {
 	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, std::span<const box> share) const;
 	const box& owned_bounds(buffer_state& buffer) const;
 	std::span<const box> local_share() const { return m_shares.of(m_local_rank.value); }
+	/// Of reductions: this rank, and no other one, adds the current value.
+	bool adds_current_value() const { return m_local_rank.value == m_shares.first(); }
 	execution_command local_execution() const;
 	bool is_first_access_to_its_buffer(const task& node, std::size_t index) const;
 	static void lose(buffer_state& buffer, const region& where);
@@ -188,7 +190,8 @@ void command_graph_generator::walk_state(Walk& walk, const std::span<const buffe
 		walk.number(reduction.type);
 		walk.number(reduction.include_current);
 		walk.reduction(reduction.id);
-		walk.number(buffer.pending->num_contributors);
+		walk.number(buffer.pending->contributors.size());
+		for(const rank_id rank : buffer.pending->contributors) walk.number(rank.value);
 	}
 }
 

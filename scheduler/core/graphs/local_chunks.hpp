@@ -39,6 +39,20 @@ class rank_shares {
 		return all().subspan(begin, m_ends[rank] - begin);
 	}
 	std::span<const box> all() const { return m_chunks; }
+	/// The lowest rank with a share.
+	std::size_t first() const {
+		std::size_t rank = 0;
+		while(of(rank).empty()) ++rank;
+		return rank;
+	}
+	bool are_several() const { return first() + 1 < size(); }
+	std::vector<rank_id> ranks_with_share() const {
+		std::vector<rank_id> ranks;
+		for(std::size_t rank = 0; rank < size(); ++rank) {
+			if(!of(rank).empty()) ranks.emplace_back(static_cast<std::uint32_t>(rank));
+		}
+		return ranks;
+	}
 
   private:
 	box_vector m_chunks;
@@ -66,7 +80,7 @@ struct local_chunk {
 
 /// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns, by their numbers. In all other splits the share
 /// is one box, and so is the share of each device. It is then divided into oversubscribed parts, or into borders and the interior that they enclose, borders
-/// first. Host tasks stay whole. So do the shares of tasks with reductions, because each device has one place for its partial result.
+/// first. Host tasks stay whole. So do the shares of tasks with reductions: a device has one place for partial results, so its chunks would take turns.
 void split_among_devices(const task& node, std::span<const box> share, const partition& parts, std::vector<local_chunk>& out);
 
 } // namespace celerity

@@ -275,7 +275,7 @@ void instruction_graph_generator::anticipate_execution(const task& node, const e
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
 		for(const auto& chunk : plan.chunks) anticipate_box(buffer, chunk.memory, buffer.domain, found_new);
-		if(plan.chunks.size() > 1 || reduction.include_current) anticipate_box(buffer, host_memory, buffer.domain, found_new);
+		if(plan.chunks.size() > 1 || reduction.include_current) anticipate_box(buffer, memory_to_combine_in(reduction, plan), buffer.domain, found_new);
 	}
 }
 

@@ -152,9 +152,10 @@ class instruction_graph_generator {
 	/// One reduction of the task that is compiled, and the place that collects this rank's partial results.
 	struct local_reduction {
 		const task_reduction* reduction;
-		bool is_complete; ///< no other rank holds a partial result
-		bool includes_current;
-		staging_allocation* gather = nullptr; ///< null: nothing is in there yet
+		memory_id memory;                     ///< where the partial results meet
+		std::size_t num_partials;             ///< of this rank, with the current value; a single one is the result
+		staging_allocation* gather = nullptr; ///< since the first one has been collected
+		std::size_t num_collected = 0;        ///< in `gather`
 	};
 	struct arena_bucket {
 		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
@@ -362,15 +363,20 @@ class instruction_graph_generator {
 	void emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, std::size_t chunk_index);
 	std::vector<local_reduction> prepare_local_reductions(const command_phase& now, const task& node, const execution_command& execution,
 	    const execution_plan& plan);
-	void finish_local_reduction(const command_phase& now, local_reduction& local, std::span<const local_chunk> chunks);
+	memory_id memory_to_combine_in(const task_reduction& reduction, const execution_plan& plan) const {
+		return m_capabilities.memory_to_combine_in(reduction, plan.chunks.front().memory);
+	}
 	void compile_reduction(const command_phase& now, const reduction_command& reduction);
-	staging_allocation& acquire_gather_space(const command_phase& now, const buffer_state& buffer, const std::size_t count) {
-		return acquire_staging(now, host_memory, count * bytes_of_partial(buffer), buffer.info.element_alignment_bytes);
+	staging_allocation& acquire_gather_space(const command_phase& now, const buffer_state& buffer, const memory_id memory, const std::size_t count) {
+		return acquire_staging(now, memory, count * bytes_of_partial(buffer), buffer.info.element_alignment_bytes);
 	}
 	static std::size_t bytes_of_partial(const buffer_state& buffer) { return static_cast<std::size_t>(buffer.domain.area()) * buffer.info.element_size_bytes; }
+	/// Copies the value in `source` behind those that have been collected.
+	void collect_partial(const command_phase& now, local_reduction& local, memory_id source);
 	void copy_partial(const command_phase& now, buffer_state& buffer, memory_id source, staging_allocation& gather, std::size_t slot);
+	/// The result lies in the memory of `gather`: it is the value of the buffer or, if the collection goes on, the first partial result.
 	void emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather, std::size_t count,
-	    bool is_complete);
+	    bool is_complete, bool goes_on = false);
 	void compile_fence(const command_phase& now, const task& node);
 	std::vector<instruction_id> copy_to_fence(const command_phase& now, const task& node);
 };

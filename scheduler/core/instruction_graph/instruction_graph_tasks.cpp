@@ -2,11 +2,21 @@
 // Kernels, host tasks, reductions and fences.
 #include "instruction_graph.hpp"
 
+#include <algorithm>
 #include <cassert>
+#include <optional>
+#include <utility>
 
 #include "instruction_priorities.hpp"
 
 namespace celerity {
+
+namespace {
+
+/// Of the memory in which partial results meet, if more chunks than devices have some: enough that few instructions combine them.
+constexpr std::size_t most_slots = 8;
+
+} // namespace
 
 void instruction_graph_generator::compile_execution(const command_phase& now, const task& node, const execution_command& execution,
     const execution_plan& plan) {
@@ -22,8 +32,14 @@ void instruction_graph_generator::compile_execution(const command_phase& now, co
 	for(std::size_t r = 0; r < node.reductions.size(); ++r) satisfy_once(node.accesses.size() + r, node.reductions[r].buffer);
 
 	auto reductions = prepare_local_reductions(now, node, execution, plan);
-	for(std::size_t c = 0; c < plan.chunks.size(); ++c) emit_chunk(now, node, plan, c);
-	for(auto& local : reductions) finish_local_reduction(now, local, plan.chunks);
+	for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
+		emit_chunk(now, node, plan, c);
+		for(auto& local : reductions) collect_partial(now, local, plan.chunks[c].memory);
+	}
+	for(auto& local : reductions) {
+		auto& buffer = m_buffers.at(local.reduction->buffer);
+		if(local.num_partials > 1) emit_reduce(now, buffer, *local.reduction, *local.gather, local.num_collected, !execution.is_partial);
+	}
 }
 
 const instruction_graph_generator::buffer_requirements& instruction_graph_generator::collect_requirements(const task& node, buffer_state& buffer,
@@ -51,8 +67,9 @@ const instruction_graph_generator::buffer_requirements& instruction_graph_genera
 		if(reduction.buffer != buffer.info.id) continue;
 		const bool includes_current = reduction.include_current && execution.initializes_reductions;
 		for(const auto& chunk : plan.chunks) require(chunk.memory, buffer.domain);
-		if(plan.chunks.size() > 1 || includes_current) require(host_memory, buffer.domain);
-		if(includes_current) m_requirements.reads.push_back({host_memory, region(buffer.domain)});
+		const memory_id memory = memory_to_combine_in(reduction, plan);
+		if(plan.chunks.size() > 1 || includes_current) require(memory, buffer.domain);
+		if(includes_current) m_requirements.reads.push_back({memory, region(buffer.domain)});
 	}
 	if(!is_growing) return m_requirements;
 	region produced;
@@ -128,24 +145,22 @@ std::vector<instruction_graph_generator::local_reduction> instruction_graph_gene
     const execution_command& execution, const execution_plan& plan) {
 	std::vector<local_reduction> locals;
 	for(const auto& reduction : node.reductions) {
-		auto& buffer = m_buffers.at(reduction.buffer);
-		local_reduction local{&reduction, !execution.is_partial, reduction.include_current && execution.initializes_reductions};
-		if(local.includes_current) { // before the kernel of this rank overwrites it
-			local.gather = &acquire_gather_space(now, buffer, plan.chunks.size() + 1);
-			copy_partial(now, buffer, host_memory, *local.gather, 0);
-		}
+		const bool includes_current = reduction.include_current && execution.initializes_reductions;
+		local_reduction local{&reduction, memory_to_combine_in(reduction, plan), plan.chunks.size() + (includes_current ? 1 : 0)};
+		if(includes_current) collect_partial(now, local, local.memory); // before the kernel of this rank overwrites it
 		locals.push_back(std::move(local));
 	}
 	return locals;
 }
 
-void instruction_graph_generator::finish_local_reduction(const command_phase& now, local_reduction& local, const std::span<const local_chunk> chunks) {
-	if(local.gather == nullptr && chunks.size() < 2) return;
+void instruction_graph_generator::collect_partial(const command_phase& now, local_reduction& local, const memory_id source) {
+	if(local.num_partials < 2) return;
 	auto& buffer = m_buffers.at(local.reduction->buffer);
-	std::size_t slot = local.includes_current ? 1 : 0;
-	if(local.gather == nullptr) local.gather = &acquire_gather_space(now, buffer, chunks.size());
-	for(const auto& chunk : chunks) copy_partial(now, buffer, chunk.memory, *local.gather, slot++);
-	emit_reduce(now, buffer, *local.reduction, *local.gather, slot, local.is_complete);
+	// Not before it is filled: until then, another reduction of the task could get the same space.
+	const std::size_t num_slots = std::min(local.num_partials, std::max(most_slots, m_capabilities.num_devices + 1));
+	if(local.gather == nullptr) local.gather = &acquire_gather_space(now, buffer, local.memory, num_slots);
+	if(local.num_collected == num_slots) { emit_reduce(now, buffer, *local.reduction, *local.gather, std::exchange(local.num_collected, 1), false, true); }
+	copy_partial(now, buffer, source, *local.gather, local.num_collected++);
 }
 
 void instruction_graph_generator::copy_partial(const command_phase& now, buffer_state& buffer, const memory_id source, staging_allocation& gather,
@@ -159,45 +174,53 @@ void instruction_graph_generator::copy_partial(const command_phase& now, buffer_
 }
 
 void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather,
-    const std::size_t count, const bool is_complete) {
-	auto* const result = find_allocation(buffer, host_memory, buffer.domain);
+    const std::size_t count, const bool is_complete, const bool goes_on) {
+	auto* const result = find_allocation(buffer, gather.id.memory, buffer.domain);
 	assert(result != nullptr);
 	instruction_builder reduce(*this, now);
 	for(const instruction_id input : gather.uses) reduce.follow(input);
 	reduce.drain(gather, gather.uses.back());
-	reduce.produce(buffer, *result, buffer.whole);
+	if(!goes_on) reduce.produce(buffer, *result, buffer.whole);
 	const bool is_all_of_it = is_complete && !reduction.include_current;
 	const auto num_elements = static_cast<std::size_t>(buffer.domain.area());
-	reduce.emit(reduce_instruction{reduction.id, buffer.info.id, reduction.op, reduction.type, gather.id, count, num_elements, result->id, is_all_of_it,
-	                reduction.callable},
-	    priorities::reduce);
+	const auto destination = goes_on ? gather.id : result->id;
+	const instruction_id self = reduce.emit(reduce_instruction{reduction.id, buffer.info.id, reduction.op, reduction.type, gather.id, count, num_elements,
+	                                            destination, is_all_of_it, reduction.callable},
+	    is_device_memory(gather.id.memory) ? priorities::kernel : priorities::reduce);
+	if(!goes_on) return;
+	gather.ready = self;
+	gather.uses.clear();
 }
 
 void instruction_graph_generator::compile_reduction(const command_phase& now, const reduction_command& reduction) {
 	auto& buffer = use_buffer(reduction.transfer.buffer);
-	const std::uint32_t self_rank = m_capabilities.local_rank.value;
 	const auto receiving = now.in(phase::receive);
 	require_on_host(receiving, buffer, buffer.whole);
 
-	auto& gather = acquire_gather_space(receiving, buffer, reduction.num_contributors);
+	const auto& contributors = reduction.contributors;
+	auto& gather = acquire_gather_space(receiving, buffer, host_memory, contributors.size());
 	std::vector<rank_id> sources;
 	std::vector<std::uint32_t> slots;
-	for(std::uint32_t rank = 0; rank < reduction.num_contributors; ++rank) {
-		if(rank == self_rank) continue;
-		sources.emplace_back(rank);
-		slots.push_back(rank);
+	std::optional<std::size_t> own_slot;
+	for(std::size_t slot = 0; slot < contributors.size(); ++slot) {
+		if(contributors[slot] == m_capabilities.local_rank) {
+			own_slot = slot;
+		} else {
+			sources.push_back(contributors[slot]);
+			slots.push_back(static_cast<std::uint32_t>(slot));
+		}
 	}
 	instruction_builder receive(*this, receiving);
 	receive.fill(gather);
 	receive.emit(receive_partials_instruction{reduction.transfer, gather.id, bytes_of_partial(buffer), nodes().copy(sources), nodes().copy(slots)},
 	    priorities::transfer);
-	if(self_rank < reduction.num_contributors) {
+	if(own_slot.has_value()) {
 		content_state state;
 		buffer.contents.query(buffer.domain, [&](const box&, const content_state& content) { state = content; });
 		const bool is_on_host = (state.up_to_date & bit_of(host_memory)) != 0;
-		copy_partial(now, buffer, is_on_host ? host_memory : state.origin_memory, gather, self_rank);
+		copy_partial(now, buffer, is_on_host ? host_memory : state.origin_memory, gather, *own_slot);
 	}
-	emit_reduce(now, buffer, reduction.reduction, gather, reduction.num_contributors, true);
+	emit_reduce(now, buffer, reduction.reduction, gather, contributors.size(), true);
 }
 
 void instruction_graph_generator::compile_fence(const command_phase& now, const task& node) {

@@ -8,7 +8,7 @@
 namespace celerity::priorities {
 
 inline constexpr instruction_priority free = 0;             // nobody waits for it
-inline constexpr instruction_priority reduce = 1;
+inline constexpr instruction_priority reduce = 1;           // by the host
 inline constexpr instruction_priority alloc = 2;            // may take long, but blocks only the next new access
 inline constexpr instruction_priority transfer = 3;         // sends and receives: posted early, finished by others
 inline constexpr instruction_priority fence = 4;

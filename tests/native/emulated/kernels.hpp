@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels that run on the emulated devices of the ranks: those of their program, and the runtime's own in place of celerity_py/cuda/small_copies.py.
+// The kernels that run on the emulated devices of the ranks: those of their program, and the runtime's own in place of celerity_py/cuda/small_copies.py and
+// folds.py.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include "cuda.hpp"
 #include "executor/core/backends/backend.hpp"
+#include "executor/core/memory/reduce_kernels.hpp"
 #include "executor/core/transfers/flag_segment.hpp"
 #include "scheduler/core/geometry/grid.hpp"
 
@@ -134,6 +136,13 @@ inline const emulated_cuda::function& advancing(const pattern reads) {
 }
 
 // ---- kernels of the runtime ----------------------------------------------------------------------------------------------------------
+
+inline void fold_values(void* const* const parameters) {
+	const auto parameter = [&]<typename T>(const std::size_t i, const T&) { return *static_cast<const T*>(parameters[i]); };
+	const void* const source = parameter(0, static_cast<void*>(nullptr));
+	fold(reduction_op::sum, scalar_type::uint32, source, parameter(1, std::size_t{}), parameter(2, std::size_t{}), parameter(3, static_cast<void*>(nullptr)));
+}
+inline const emulated_cuda::function fold_function{std::vector<std::size_t>(5, sizeof(std::uint64_t)), fold_values};
 
 struct flag_to_see {
 	std::uint32_t* address;

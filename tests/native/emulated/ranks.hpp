@@ -119,6 +119,7 @@ class rank {
 	bool release() { return m_executor.release_devices(); }
 
 	executor_statistics statistics() { return m_executor.statistics(); }
+	static void expect(const setup& how);
 	void join() {
 		m_application_thread.join();
 		m_executor_thread.join();
@@ -179,6 +180,9 @@ class rank {
 		options.graphs_exchange = true;
 		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
 		                                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});
+		const auto folds = std::make_shared<cuda_folds>();
+		folds->add(reduction_op::sum, scalar_type::uint32, std::vector(m_how.num_devices, handle_of(fold_function)));
+		options.folds = folds;
 		return std::make_unique<cuda_backend>(options, completions);
 	}
 
@@ -312,6 +316,8 @@ inline void expect_after(const int steps, const pattern reads) {
 	expected = u;
 }
 
+inline void rank::expect(const setup& how) { expect_after(how.steps, how.reads); }
+
 template <typename Rank = rank>
 std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	std::vector<std::unique_ptr<rank>> ranks;
@@ -334,10 +340,11 @@ inline void expect_nothing_held() {
 }
 
 /// Returns the number of graphs that have run on the first rank. At its end nothing of the driver is left.
-inline std::uint64_t run(const setup& how) {
-	expect_after(how.steps, how.reads);
+template <typename Rank = rank>
+std::uint64_t run(const setup& how) {
+	Rank::expect(how);
 	num_checked = num_wrong = 0;
-	const auto ranks = connect(how);
+	const auto ranks = connect<Rank>(how);
 	std::atomic<bool> is_over{false};
 	std::thread watchdog([&] {
 		for(int looks = 0; !is_over; ++looks) {

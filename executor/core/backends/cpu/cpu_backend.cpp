@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "memory/reduce_kernels.hpp"
 #include "threads/start_thread.hpp"
 
 namespace celerity {
@@ -105,13 +106,14 @@ void cpu_backend::deallocate(const memory_id memory, void* const address, const 
 
 // ---- lanes ----------------------------------------------------------------------------------------------------------------------
 
-void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes) {
+void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes,
+    const fold_operation& fold) {
 	auto& progress = m_progress[position.lane];
 	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
 		std::vector<pull_operation> all;
 		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
 		all.insert(all.end(), steps.begin(), steps.end());
-		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all);
+		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all, fold);
 		return;
 	}
 	const auto are_reached = [&](const std::span<const lane_position> positions) {
@@ -127,11 +129,12 @@ void cpu_backend::enqueue(const lane_position position, const lane_waits& waits,
 			carry_out(step);
 			if(step.answer.address != nullptr) m_flags.raise(step.answer);
 		}
+		carry_out(fold);
 		traced.end();
 		progress.publish(position.sequence);
 		return;
 	}
-	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps);
+	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps, fold);
 }
 
 void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
@@ -143,6 +146,10 @@ void cpu_backend::enqueue_gather(const lane_position position, const lane_waits&
 	small_vector<pull_operation, 8> steps;
 	for(const auto& copy : copies) steps.push_back({{}, copy, {}, {}});
 	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
+}
+
+void cpu_backend::enqueue_fold(const lane_position position, const lane_waits& waits, const fold_operation& fold) {
+	enqueue(position, waits, {}, fold.count * fold.num_elements * size_of(fold.type), fold);
 }
 
 void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag, const bool /* depends_on_one */) {

@@ -4,19 +4,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "memory/reduce_kernels.hpp"
 #include "threads/start_thread.hpp"
 
 namespace celerity {
+
+void carry_out(const fold_operation& operation) {
+	if(operation.source == nullptr) return;
+	const auto& [op, type, source, count, num_elements, destination, has_values] = operation;
+	fold(op, type, source, count, num_elements, destination);
+	if(has_values != nullptr && !is_extremum_of_nothing(op, type, destination, num_elements)) *has_values = 1;
+}
 
 cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags,
     trace_recorder* const trace)
     : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags), m_trace(trace) {}
 
-void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps) {
+void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps,
+    const fold_operation& fold) {
 	{
 		const std::lock_guard lock(m_mutex);
 		if(m_is_cancelled) return;
-		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps)});
+		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps), fold});
 		if(!m_thread.joinable()) m_thread = start_thread("for the work of a lane", [this] { run(); });
 	}
 	m_wake.notify_one();
@@ -67,6 +76,7 @@ bool cpu_copy_lane::execute(const entry& item) {
 		}
 		m_flags->raise(step.answer);
 	}
+	carry_out(item.fold);
 	traced.end();
 	m_progress[m_own].publish(item.sequence); // boxes may be gone from here on
 	m_completions.signal();

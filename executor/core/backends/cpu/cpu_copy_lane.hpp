@@ -23,7 +23,10 @@ inline void carry_out(const pull_operation& step) {
 	if(copy.source.address != nullptr) nd_copy(copy.source, copy.destination, copy.boxes, copy.element_size_bytes);
 }
 
-/// A thread that carries out copies in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
+/// Nothing without a source.
+void carry_out(const fold_operation& operation);
+
+/// A thread that carries out copies and folds in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
 class cpu_copy_lane {
   public:
 	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr,
@@ -36,8 +39,8 @@ class cpu_copy_lane {
 		const pull_operation step{{}, copy, {}, {}};
 		enqueue(sequence, waits, std::span(&step, 1));
 	}
-	/// Copies, with flags before and behind them; without source no copy.
-	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps);
+	/// Copies, with flags before and behind them; without source no copy. Then the fold.
+	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps, const fold_operation& fold = {});
 	/// Drops the copies that have not begun. Any thread. A thread that waits for a flag has to be woken besides.
 	void cancel();
 	void stop();
@@ -47,6 +50,7 @@ class cpu_copy_lane {
 		std::uint64_t sequence = 0;
 		small_vector<lane_position, 4> waits;
 		small_vector<pull_operation, 1> steps;
+		fold_operation fold;
 	};
 
 	std::vector<lane_progress>& m_progress;

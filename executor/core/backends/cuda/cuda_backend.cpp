@@ -458,6 +458,8 @@ void cuda_backend::enqueue_launch(const lane_position position, const lane_waits
 	hand_over(position, waits, std::move(launch));
 }
 
+void cuda_backend::enqueue_fold(const lane_position position, const lane_waits& waits, const fold_operation& fold) { hand_over(position, waits, fold); }
+
 cuda_backend::violation_report* cuda_backend::take_report() {
 	if(m_free_reports.empty()) {
 		auto* const reports = static_cast<violation_report*>(m_pinned->allocate(reports_per_block * sizeof(violation_report)));
@@ -505,6 +507,11 @@ void cuda_backend::store(const cuda::stream stream, void* const destination, con
 		using byte = unsigned char;
 		fill(byte{}, m_driver.fill_async, m_driver.fill_2d_async);
 	}
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const fold_operation& fold) {
+	if(m_options.folds == nullptr) throw std::logic_error("these devices have no kernels that fold");
+	m_options.folds->launch(m_driver, lane.device(), lane.stream(), fold);
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const launch_operation& launch) {

@@ -19,6 +19,7 @@
 #include "backends/cpu/cpu_copy_lane.hpp"
 #include "backends/lane_progress.hpp"
 #include "cuda_driver.hpp"
+#include "cuda_folds.hpp"
 #include "cuda_function.hpp"
 #include "cuda_graph.hpp"
 #include "cuda_lane.hpp"
@@ -44,7 +45,8 @@ struct cuda_options {
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
 	bool graphs = false;             ///< whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds
 	std::vector<cuda_small_copies::functions> small_copies; ///< per device; empty: copy engines move all
-	/// That kernel may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
+	std::shared_ptr<const cuda_folds> folds = nullptr; ///< kernels may be added later; null: the planner lets no device fold
+	/// The kernel of `small_copies` may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
 	bool kernels_wait = false;
 	bool kernels_raise = false; ///< such a kernel also tells other ranks that data is ready
 	bool graphs_exchange = false; ///< kernels of graphs wait for other ranks; on the same conditions
@@ -86,6 +88,7 @@ class cuda_backend final : public backend {
 
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
+	void enqueue_fold(lane_position position, const lane_waits& waits, const fold_operation& fold) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	bool has_graphs() const override { return m_options.graphs && (m_workers.empty() || !m_graph_positions.empty()); }
 	bool do_graphs_exchange() const override;
@@ -200,6 +203,7 @@ class cuda_backend final : public backend {
 	bool issue_at(lane_position position, const cuda_operation& operation, const What& what);
 	void issue_signals(const cuda_operation& operation, const cuda_signals& signals);
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
+	void issue_on(cuda_lane& lane, const fold_operation& fold);
 	void issue_on(cuda_lane& lane, const cuda_graph_step& step);
 	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node);
 	/// `count` times the same element, one after the other.

@@ -152,6 +152,7 @@ bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operat
 		                      return std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); });
 	                      },
 	                      [](const launch_operation&) { return false; },
+	                      [](const fold_operation&) { return false; },
 	                  },
 	    what);
 }

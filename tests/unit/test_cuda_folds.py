@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""The kernels that combine partial results on GPUs, compiled for the host, give the bits of the executor's fold."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celerity_py import _native_testing
+from celerity_py.cuda.folds import FoldKernels, program_of
+from celerity_py.vocabulary.operations import OPERATIONS, identity_of
+from tests.support.folds import CASES, has_same_bits, values_of
+
+ROOT = Path(__file__).parents[2]
+COMPILER = shutil.which(os.environ.get("CXX", "c++"))
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    lines = ['#include "device_on_host.hpp"', '#include "celerity_device.cuh"']
+    for op, dtype in CASES:
+        name = f"{op}_{dtype}"
+        lines += [f"namespace {name}_ {{", program_of(op, dtype).source, "}"]
+        parameters = "const void* partials, unsigned long long count, unsigned long long num, void* to, unsigned* found"
+        call = f"{name}_::fold_partials((const {name}_::T*)partials, count, num, ({name}_::T*)to, found)"
+        lines.append(f'extern "C" void {name}({parameters}) {{ {call}; }}')
+    folder = tmp_path_factory.mktemp("folds")
+    (folder / "folds.cpp").write_text("\n".join(lines) + "\n")
+    command = [COMPILER, "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", str(folder / "folds.so")]
+    command += [f"-I{ROOT / 'celerity_py' / 'cuda'}", f"-I{ROOT / 'tests' / 'unit'}", str(folder / "folds.cpp")]
+    subprocess.run(command, check=True, timeout=120)
+    return ctypes.CDLL(str(folder / "folds.so"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize(("op", "dtype"), CASES)
+def test_the_kernel_gives_the_bits_of_the_host(kernels: ctypes.CDLL, op: str, dtype: str, count: int) -> None:
+    values = values_of(dtype, (count, 512))
+    on_host, on_device = np.zeros(512, dtype), np.zeros(512, dtype)
+    _native_testing.fold(op, dtype, values.ctypes.data, count, on_host.ctypes.data, 512)
+    fold = getattr(kernels, f"{op}_{dtype}")
+    addresses = [ctypes.c_void_p(array.ctypes.data) for array in (values, on_device)]
+    fold(addresses[0], ctypes.c_ulonglong(count), ctypes.c_ulonglong(512), addresses[1], None)
+    assert has_same_bits(on_host, on_device, op)
+
+
+@pytest.mark.parametrize(("op", "dtype"), [case for case in CASES if case[0] in {"min", "max"}])
+def test_the_kernel_tells_an_extremum_of_nothing_from_others(kernels: ctypes.CDLL, op: str, dtype: str) -> None:
+    values = np.full((3, 8), identity_of(op, np.dtype(dtype)))
+    result, found = np.zeros(8, dtype), ctypes.c_uint(0)
+
+    def fold() -> int:
+        addresses = [ctypes.c_void_p(array.ctypes.data) for array in (values, result)]
+        size = ctypes.c_ulonglong(8)
+        getattr(kernels, f"{op}_{dtype}")(addresses[0], ctypes.c_ulonglong(3), size, addresses[1], ctypes.byref(found))
+        return found.value
+
+    assert fold() == 0
+    values[1, 5] = op != "min" if dtype == "bool" else 3
+    assert fold() == 1
+
+
+class Devices:
+    ordinals = (4, 7)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+class FakeRuntime:
+    def __init__(self, num_devices: int) -> None:
+        self.devices = Devices(num_devices)
+        self.num_drains = 0
+
+    def drain(self) -> None:
+        self.num_drains += 1
+
+
+@pytest.mark.parametrize(("num_devices", "expected"), [(1, ["min"]), (2, ["sum", "min"])])
+def test_kernels_are_loaded_when_a_task_needs_them(
+    monkeypatch: pytest.MonkeyPatch, num_devices: int, expected: list[str]
+) -> None:
+    loaded: list[str] = []
+
+    def load(program: Any, ordinals: tuple[int, ...]) -> list[int]:
+        assert ordinals == Devices.ordinals
+        loaded.extend(op for op in OPERATIONS if program == program_of(op, "float32"))
+        return [64, 72]
+
+    monkeypatch.setattr("celerity_py.cuda.compilation.load", load)
+    runtime: Any = FakeRuntime(num_devices)
+    folds = FoldKernels()
+    reductions = [
+        (1, "sum", "float32", False),
+        (2, "min", "float32", True),
+        (3, "callable", "other", True, 0, "join", 0),
+    ]
+    for _ in range(2):
+        folds.prepare(runtime, reductions)
+    assert loaded == expected
+    assert runtime.num_drains == len(expected)
