@@ -438,6 +438,7 @@ class ProgramRun:
         """Rank 0 has a part of each task; other ranks have parts of some."""
         if found is None:
             return
+        found = list(found)  # later tasks may be using the object right now
         if found != sorted(found) or (celerity.is_master() and found[: len(expected)] != expected):
             self.mismatches.append(f"{where}: used by {found}, not by {expected} first")
 
