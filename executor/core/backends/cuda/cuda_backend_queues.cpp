@@ -2,12 +2,28 @@
 // Queues with a priority or a share of the multiprocessors: which streams their kernels have.
 #include "cuda_backend.hpp"
 
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 namespace celerity {
 
 namespace {
+
 bool is_for_kernels(const lane_kind kind) { return kind == lane_kind::compute || kind == lane_kind::urgent || kind == lane_kind::raised; }
+
+/// The lanes of a class have consecutive numbers, and the classes follow each other.
+template <typename Wants, typename Visit>
+void for_each_lane_of(const std::span<const lane_class> classes, const Wants& wants, const Visit& visit) {
+	lane_index next = 0;
+	for(const auto& cls : classes) {
+		const lane_index first = next;
+		next += cls.size;
+		if(!wants(cls)) continue;
+		for(lane_index lane = first; lane < next; ++lane) visit(lane);
+	}
+}
+
 } // namespace
 
 // Not at the start: most programs have one queue, and a stream takes a place among the hardware queues.
@@ -21,13 +37,11 @@ void cuda_backend::prepare_queue(const queue_priority queue, const double share)
 	const cuda::kept_context kept(m_driver);
 	if(share > 0) divide_multiprocessors(share);
 	if(before == wanted) return;
-	for(lane_index lane = 0, cls = 0; cls < m_classes.size(); lane += m_classes[cls++].size) {
-		if(m_classes[cls].queue != queue) continue;
-		for(lane_index i = lane; i < lane + m_classes[cls].size; ++i) {
-			const auto* const split = m_splits.empty() ? nullptr : &m_splits[m_device_of_lane[i]];
-			m_lanes[i]->open(split == nullptr ? nullptr : share > 0 ? split->share : split->rest);
-		}
-	}
+	const auto is_of_queue = [&](const lane_class& cls) { return cls.queue == queue; };
+	for_each_lane_of(m_classes, is_of_queue, [&](const lane_index lane) {
+		const auto* const split = m_splits.empty() ? nullptr : &m_splits[m_device_of_lane[lane]];
+		m_lanes[lane]->open(split == nullptr ? nullptr : share > 0 ? split->share : split->rest);
+	});
 	for(auto& worker : m_workers) worker->watch_all();
 	m_queues[queue].store(wanted, std::memory_order_release);
 }
@@ -46,12 +60,10 @@ void cuda_backend::divide_multiprocessors(const double share) {
 		m_share = share;
 	}
 	if(share != m_share) throw std::logic_error("there is one split, and its shares are equal");
-	for(lane_index lane = 0, cls = 0; cls < m_classes.size(); lane += m_classes[cls++].size) {
-		if(!is_for_kernels(m_classes[cls].kind)) continue;
-		for(lane_index i = lane; i < lane + m_classes[cls].size; ++i) {
-			if(m_lanes[i]->is_open() && m_lanes[i]->part() == nullptr) m_lanes[i]->open(m_splits[m_device_of_lane[i]].rest);
-		}
-	}
+	const auto has_kernels = [](const lane_class& cls) { return is_for_kernels(cls.kind); };
+	for_each_lane_of(m_classes, has_kernels, [&](const lane_index lane) {
+		if(m_lanes[lane]->is_open() && m_lanes[lane]->part() == nullptr) m_lanes[lane]->open(m_splits[m_device_of_lane[lane]].rest);
+	});
 }
 
 std::vector<multiprocessor_parts> cuda_backend::parts() {
