@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The frame of all pictures of strong scaling: speedup and efficiency over the number of devices."""
+"""What pictures of measurements share; the frame of those of strong scaling: speedup and efficiency over devices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 
 def load_pyplot(message: str) -> Any:
@@ -24,6 +25,20 @@ def load_pyplot(message: str) -> Any:
     from matplotlib import pyplot as plt
 
     return plt
+
+
+def save_figure(plt: Any, figure: Any, path: Path) -> list[Path]:
+    """Write a figure as PNG and SVG, and close it. The suffix of `path` is replaced; the folder is made.
+
+    Returns:
+        The files.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
+    for file in files:
+        figure.savefig(file, dpi=130)
+    plt.close(figure)
+    return files
 
 
 @contextlib.contextmanager

@@ -38,9 +38,4 @@ def save(rows: Sequence[Mapping[str, Any]], path: Path) -> list[Path]:
     )
     axis.grid(visible=True, color="0.93")
     axis.legend(fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for file in files:
-        figure.savefig(file, dpi=130)
-    plt.close(figure)
-    return files
+    return speedup_plot.save_figure(plt, figure, path)

@@ -38,12 +38,7 @@ def save(rows: Sequence[dict[str, Any]], title: str, path: Path) -> list[Path]:
             _draw_lines([row for row in rows if row["size"] == size], speedup, efficiency)
         speedup.set(title=f"Speedup: {title.format(size=size)}", ylabel="own time on fewest devices / time")
         efficiency.set_title(f"Efficiency: {title.format(size=size)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for file in files:
-        figure.savefig(file, dpi=130)
-    plt.close(figure)
-    return files
+    return speedup_plot.save_figure(plt, figure, path)
 
 
 def _draw_lines(rows: Sequence[dict[str, Any]], speedup: Any, efficiency: Any) -> None:
