@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 
 #define __device__
 #define __global__
@@ -33,33 +34,23 @@ T atomicCAS_system(T* const address, const T expected, const T wanted) {
 }
 template <typename T>
 T atomicAdd(T* const address, const T value) {
-	const T old = *address;
-	*address = T(old + value);
-	return old;
+	return std::exchange(*address, T(*address + value));
 }
 template <typename T>
 T atomicMin(T* const address, const T value) {
-	const T old = *address;
-	*address = old < value ? old : value;
-	return old;
+	return std::exchange(*address, *address < value ? *address : value);
 }
 template <typename T>
 T atomicMax(T* const address, const T value) {
-	const T old = *address;
-	*address = old < value ? value : old;
-	return old;
+	return std::exchange(*address, *address < value ? value : *address);
 }
 template <typename T>
 T atomicXor(T* const address, const T value) {
-	const T old = *address;
-	*address = T(old ^ value);
-	return old;
+	return std::exchange(*address, T(*address ^ value));
 }
 template <typename T>
 T atomicExch(T* const address, const T value) {
-	const T old = *address;
-	*address = value;
-	return old;
+	return std::exchange(*address, value);
 }
 void __threadfence() {}
 void __syncthreads() {}

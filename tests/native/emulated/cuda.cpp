@@ -26,6 +26,11 @@ holdings held() { return {device_memory.total_bytes(), host_memory.total_bytes()
 void describe() {
 	for(std::size_t i = 0; i < devices().size(); ++i) devices()[i]->describe(static_cast<int>(i));
 }
+void die(const std::string& what) {
+	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+	describe();
+	std::abort();
+}
 
 } // namespace emulated_cuda
 
@@ -138,10 +143,7 @@ EMULATED cuGreenCtxStreamCreate(cuda::stream* const out, const cuda::green_conte
 }
 EMULATED cuGreenCtxDestroy(const cuda::green_context context) {
 	const auto* const part = reinterpret_cast<const part_state*>(context);
-	if(part->num_streams > 0) {
-		std::fprintf(stderr, "FAILED: a green context is destroyed before its streams\n");
-		std::abort();
-	}
+	if(part->num_streams > 0) emulated_cuda::die("a green context is destroyed before its streams");
 	delete part;
 	--num_parts;
 	return cuda::success;
@@ -207,10 +209,7 @@ EMULATED cuGraphLaunch(const cuda::executable_graph graph, const cuda::stream st
 }
 EMULATED cuGraphExecDestroy(const cuda::executable_graph graph) {
 	auto* const destroyed = reinterpret_cast<executable_graph_state*>(graph);
-	if(destroyed->num_in_flight > 0) {
-		std::fprintf(stderr, "FAILED: a graph is destroyed while a stream carries it out\n");
-		std::abort();
-	}
+	if(destroyed->num_in_flight > 0) emulated_cuda::die("a graph is destroyed while a stream carries it out");
 	delete destroyed;
 	--num_graphs;
 	return cuda::success;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace emulated_cuda {
@@ -67,5 +68,7 @@ struct holdings {
 __attribute__((visibility("default"))) holdings held();
 /// Writes to stderr which operations the queues of all devices wait for.
 __attribute__((visibility("default"))) void describe();
+/// Writes the text and the same to stderr, and aborts.
+[[noreturn]] __attribute__((visibility("default"))) void die(const std::string& what);
 
 } // namespace emulated_cuda

@@ -26,11 +26,7 @@ using namespace celerity;
 inline constexpr coordinate extent = 48;
 using value = std::uint32_t;
 
-[[noreturn]] inline void die(const std::string& what) {
-	std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-	emulated_cuda::describe();
-	std::abort();
-}
+using emulated_cuda::die;
 
 // ---- kernels of the program ----------------------------------------------------------------------------------------------------------
 
