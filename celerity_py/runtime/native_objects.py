@@ -79,16 +79,17 @@ def make_executor(runtime: Runtime) -> _native.Executor:
         )
         return _native.Executor(executor, cuda)
     except (RuntimeError, MemoryError) as error:
-        queues = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
-        under_mps = (
-            f" Under MPS, all processes share the hardware queues of a GPU. This one asks for "
-            f"CUDA_DEVICE_MAX_CONNECTIONS={queues}: a smaller number in all of them lets more processes in."
-        )
+        under_mps = ""
+        if is_mps_running():
+            queues = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+            under_mps = (
+                f" Under MPS, all processes share the hardware queues of a GPU. This one asks for "
+                f"CUDA_DEVICE_MAX_CONNECTIONS={queues}: a smaller number in all of them lets more processes in."
+            )
         raise ResourceError(
             f"rank {runtime.rank} cannot set up its GPUs {', '.join(map(str, devices.ordinals))}: "
             f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
-            f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES."
-            f"{under_mps if is_mps_running() else ''}"
+            f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES.{under_mps}"
         ) from error
 
 
