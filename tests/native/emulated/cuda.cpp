@@ -134,6 +134,12 @@ EMULATED cuGreenCtxCreate(cuda::green_context* const out, const cuda::resource_d
 	++num_parts;
 	return cuda::success;
 }
+EMULATED cuCtxFromGreenCtx(cuda::context* const out, const cuda::green_context context) {
+	auto* const part = reinterpret_cast<part_state*>(context);
+	part->is_set_up = true;
+	*out = reinterpret_cast<cuda::context>(static_cast<std::uintptr_t>(part->device) + 1);
+	return cuda::success;
+}
 EMULATED cuGreenCtxStreamCreate(cuda::stream* const out, const cuda::green_context context, const unsigned flags, const int priority) {
 	if(flags != cuda::stream_non_blocking) return 1; // CUDA_ERROR_INVALID_VALUE
 	auto* const part = reinterpret_cast<part_state*>(context);
@@ -153,6 +159,7 @@ EMULATED cuStreamBeginCapture_v2(const cuda::stream stream, int) {
 	state.capture = std::make_shared<graph_state>();
 	state.capture->origin = &state;
 	state.latest.clear();
+	parts_of_nodes.clear();
 	return cuda::success;
 }
 EMULATED cuStreamGetCaptureInfo_v2(const cuda::stream stream, int* const status, unsigned long long* const id, cuda::graph* const out,
@@ -183,6 +190,8 @@ EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
 }
 EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int attribute, const cuda::launch_attribute* const value) {
 	if(node == nullptr || attribute != cuda::launch_attribute_priority || value->priority > 0 || value->priority < -5) return 1; // CUDA_ERROR_INVALID_VALUE
+	const auto* const part = parts_of_nodes.at(index_of(node));
+	if(part != nullptr && !part->is_set_up) return 201; // CUDA_ERROR_INVALID_CONTEXT
 	++nodes_by_priority[static_cast<std::size_t>(-value->priority)];
 	return cuda::success;
 }

@@ -40,6 +40,7 @@ struct part_state {
 	cuda::device device = 0;
 	unsigned num_multiprocessors = 0;
 	std::atomic<int> num_streams{0};
+	bool is_set_up = false; ///< it has been converted to a context
 };
 
 struct event_state {
@@ -203,6 +204,7 @@ inline std::vector<std::unique_ptr<device_state>>& devices() {
 }
 
 inline thread_local cuda::context current = nullptr;
+inline thread_local std::vector<const part_state*> parts_of_nodes; ///< of the latest capture of this thread
 
 inline std::size_t index_of(const cuda::context context) { return reinterpret_cast<std::uintptr_t>(context) - 1; }
 inline event_state& state_of(const cuda::event event) { return *reinterpret_cast<event_state*>(event); }
@@ -221,6 +223,7 @@ inline result capture(stream_state& stream, operation&& what) {
 	auto& added = nodes.emplace_back(graph_state::node{std::move(what), {}});
 	for(const auto earlier : stream.latest) added.after.push_back(index_of(earlier));
 	stream.latest = {reinterpret_cast<cuda::graph_node>(nodes.size())};
+	parts_of_nodes.resize(nodes.size(), stream.part);
 	if(&stream != stream.capture->origin) add_once(stream.capture->behind, &stream);
 	return cuda::success;
 }

@@ -99,6 +99,7 @@ driver load() {
 	resolve_if_there(library, d.describe_resources, "cuDevResourceGenerateDesc", d.missing_for_parts);
 	resolve_if_there(library, d.green_context_create, "cuGreenCtxCreate", d.missing_for_parts);
 	resolve_if_there(library, d.green_context_destroy, "cuGreenCtxDestroy", d.missing_for_parts);
+	resolve_if_there(library, d.green_context_convert, "cuCtxFromGreenCtx", d.missing_for_parts);
 	resolve_if_there(library, d.green_stream_create, "cuGreenCtxStreamCreate", d.missing_for_parts);
 	d.check(d.init(0), "cuInit");
 	return d;

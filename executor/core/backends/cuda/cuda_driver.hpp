@@ -244,6 +244,7 @@ struct driver {
 	result (*describe_resources)(resource_description* out, device_resource* resources, unsigned count);
 	result (*green_context_create)(green_context* out, resource_description of, device dev, unsigned flags);
 	result (*green_context_destroy)(green_context c);
+	result (*green_context_convert)(context* out, green_context c); ///< the driver sets the context up
 	result (*green_stream_create)(stream* out, green_context c, unsigned flags, int priority);
 	const char* missing_for_parts; ///< the first of these functions that the driver lacks; null if it has all of them
 

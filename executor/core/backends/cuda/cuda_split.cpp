@@ -74,6 +74,11 @@ cuda::green_context make_part(const cuda::driver& driver, const cuda::device dev
 	driver.check(driver.describe_resources(&description, &multiprocessors, 1), "cuDevResourceGenerateDesc");
 	cuda::green_context made = nullptr;
 	driver.check(driver.green_context_create(&made, description, device, cuda::green_context_with_default_stream), "cuGreenCtxCreate");
+	// Otherwise the driver takes the context of kernels in graphs for invalid.
+	cuda::context converted = nullptr;
+	const auto code = driver.green_context_convert(&converted, made);
+	if(code != cuda::success) driver.green_context_destroy(made);
+	driver.check(code, "cuCtxFromGreenCtx");
 	return made;
 }
 
