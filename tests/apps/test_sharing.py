@@ -273,7 +273,8 @@ def test_only_the_first_program_of_a_split_has_a_share() -> None:
 def test_aims_are_ratios_of_the_ways() -> None:
     def starts(total: float, highest: float) -> dict[str, Any]:
         together = [{0: highest, 1: total, 2: total, 3: total}] * 5
-        return {"together": together, "alone": [0.010] * 5, "late": [1e-6], "rounds": 5}
+        alone = {0: [0.010] * 5, 1: [0.012], 2: [0.011], 3: [total - 0.002]}
+        return {"together": together, "alone": alone, "late": [1e-6], "rounds": 5}
 
     about = {"case": "MP-1", "megabytes": 8.0, "prefetch": "off", "inside": "ours"}
     found = {"priorities": starts(0.020, 0.011), "slices": starts(0.030, 0.025), "mps": starts(0.021, 0.020)}
@@ -281,6 +282,8 @@ def test_aims_are_ratios_of_the_ways() -> None:
     aims = sharing_table.aims_of(rows)
     assert [aim["found"] for aim in aims] == pytest.approx([1.5, 1.05, 1.1])
     assert [aim["is_met"] for aim in aims] == [True, False, False]
+    assert rows[0]["longest_alone"] == ["HITS", pytest.approx(18.0)]
+    assert [aim["best"] for aim in aims] == [pytest.approx(30 / 18), pytest.approx(21 / 18), None]
     sharing_table.show(rows, aims)
     assert [aim["is_met"] for aim in sharing_table.aims_of(rows[1:])] == [None, None, None]
 
@@ -299,8 +302,10 @@ def test_throughput_is_what_both_do_in_parts_of_their_best() -> None:
     found = {"priorities": loops(800, 90, 100), "mps": loops(500, 50, 90)}
     rows = sharing_table.rows_of_latency(about, found)
     assert [row["throughput"] for row in rows] == pytest.approx([1.7, 1.0])
-    assert sharing_table.aims_of(rows)[0]["is_met"]
-    sharing_table.show(rows, sharing_table.aims_of(rows))
+    aims = sharing_table.aims_of(rows)
+    assert aims[0]["is_met"]
+    assert [aim["best"] for aim in aims] == [pytest.approx(2 / 1.0), None, None]
+    sharing_table.show(rows, aims)
 
 
 def test_progress_is_counted_by_second_with_the_longest_wait() -> None:

@@ -298,6 +298,12 @@ EXECUTOR_MUTATIONS = (
         "if(const int issued = has_progressed ? issue_ready() : 0; issued > 0) {",
     ),
     Mutation(
+        "lanes with work of a higher queue are taken for complete",
+        LOOP,
+        "const std::uint64_t completed = m_backend->completed(last.lane);",
+        "const std::uint64_t completed = last.sequence;",
+    ),
+    Mutation(
         "what the host has done is not told to the engine",
         LOOP,
         "for(const auto id : m_done) m_engine.complete(id);",

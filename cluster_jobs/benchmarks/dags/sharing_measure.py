@@ -252,11 +252,16 @@ def in_rounds(ways: Sequence[Way], rounds: int, until: float) -> Iterator[tuple[
 
 
 def measure_starts(ways: Sequence[Way], setting: Setting, rounds: int, until: float) -> dict[str, dict[str, Any]]:
-    """Starts of all programs, and of the one with the highest priority by itself, in turns; seconds by way."""
+    """Starts of all programs, and of each by itself, in turns; seconds by way.
+
+    The program with the highest priority starts by itself as often as all programs together, the others once in a turn.
+    """
     everything = range(len(setting.programs))
-    found: dict[str, dict[str, Any]] = {
-        way.name: {"together": [], "alone": [], "late": [], "rounds": 0} for way in ways
-    }
+
+    def nothing() -> dict[str, Any]:
+        return {"together": [], "alone": {number: [] for number in everything}, "late": [], "rounds": 0}
+
+    found = {way.name: nothing() for way in ways}
     seconds: dict[str, float] = {}
     budget = until - time.monotonic()
 
@@ -265,8 +270,10 @@ def measure_starts(ways: Sequence[Way], setting: Setting, rounds: int, until: fl
         for _ in range(count):
             together, alone = start(way, everything), start(way, [0])
             into["together"].append(together.ends)
-            into["alone"].append(alone.ends[0])
+            into["alone"][0].append(alone.ends[0])
             into["late"].append(max(together.late, alone.late))
+        for number in everything[1:]:
+            into["alone"][number].append(start(way, [number]).ends[number])
         into["rounds"] += 1
 
     for number, way in in_rounds(ways, rounds, until):
@@ -277,7 +284,7 @@ def measure_starts(ways: Sequence[Way], setting: Setting, rounds: int, until: fl
         attempt(way, setting, functools.partial(turn, count=min(MOST_STARTS, max(1, count))))
         if number < 0:
             seconds[way.name] = time.monotonic() - begun
-            found[way.name] = {"together": [], "alone": [], "late": [], "rounds": 0}
+            found[way.name] = nothing()
     return found
 
 

@@ -126,6 +126,10 @@ class out_of_order_engine {
 
 	/// There is a queue of this priority. From the second priority on, lanes keep places free of lower queues, for work that may yet come.
 	void announce(queue_priority queue);
+	/// There are queues of several priorities.
+	bool is_shared() const { return (m_queues & (m_queues - 1)) != 0; }
+	/// There is a queue of a lower priority.
+	bool is_raised(const queue_priority queue) const { return (m_queues & ((1U << queue) - 1)) != 0; }
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
@@ -250,8 +254,6 @@ class out_of_order_engine {
 	bool waits_for_answers(const node& n) const {
 		return m_options.remote == remote_waits::answers && (n.policy == issue_policy::plain || n.policy == issue_policy::pull);
 	}
-	/// There are queues of several priorities.
-	bool is_shared() const { return (m_queues & (m_queues - 1)) != 0; }
 	static issue_order path_of(const node& n) { return n.order >> path_shift & longest_path; }
 	ready_entry entry_of(const slot_type slot) const {
 		const node& n = m_nodes[slot];

@@ -17,7 +17,7 @@ namespace {
 
 /// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work.
 constexpr int rounds_before_hand_over = 4;
-/// Between two looks at the lanes.
+/// Between two looks at the inbox. Where there are queues of several priorities, news interrupts a round.
 constexpr int issues_per_round = 64;
 /// While there are instructions to issue, the lanes are polled after so long, and again after so many times the duration of the last poll: with many lanes in
 /// flight, one poll takes as long as the issue of several instructions.
@@ -303,6 +303,23 @@ bool executor_loop::poll_lanes() {
 	}
 	const std::int64_t end_ns = now_ns();
 	m_next_poll_ns = end_ns + std::clamp(poll_durations_between * (end_ns - start_ns), shortest_between_polls_ns, longest_between_polls_ns);
+	return complete_lanes({progressed.begin(), progressed.end()});
+}
+
+bool executor_loop::poll_raised() {
+	if(m_raised.empty()) return false;
+	small_vector<lane_position, 16> progressed;
+	const auto& lanes = m_engine.lanes();
+	std::erase_if(m_raised, [&](const lane_position& last) {
+		if(lanes.completed(last.lane) >= last.sequence) return true;
+		const std::uint64_t completed = m_backend->completed(last.lane);
+		if(completed > lanes.completed(last.lane)) progressed.push_back({last.lane, completed});
+		return completed >= last.sequence;
+	});
+	return complete_lanes({progressed.begin(), progressed.end()});
+}
+
+bool executor_loop::complete_lanes(const std::span<const lane_position> progressed) {
 	if(progressed.empty()) return false;
 	if(const auto violation = m_backend->take_violation()) {
 		fail_out_of_bounds(*violation);
@@ -329,6 +346,7 @@ void executor_loop::fail_out_of_bounds(const bounds_violation& violation) {
 
 int executor_loop::issue_ready() {
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	const auto seen = m_wake_up.prepare();
 	issue item;
 	int num_issued = 0;
 	while(num_issued < issues_per_round && !must_hold_back()) {
@@ -346,11 +364,25 @@ int executor_loop::issue_ready() {
 		if(m_direct.has_peers() && item.lane != no_lane && m_engine.lanes().in_flight(item.lane) >= m_options.most_on_a_lane) m_full_lane = item.lane;
 		++num_issued;
 		if(!m_done.empty()) complete_done();
+		if(m_engine.is_shared() && must_look_around(item, seen)) break;
 	}
 	m_backend->flush();
 	m_current = nullptr;
 	if(num_issued > 0) complete_done();
 	return num_issued;
+}
+
+// Work of a higher queue may have come, or may have become ready, while instructions of lower queues are issued.
+bool executor_loop::must_look_around(const issue& issued, const std::uint64_t seen) {
+	if(issued.lane != no_lane && m_engine.is_raised(queue_priority_of(issued.payload->priority))) {
+		const auto known = std::find_if(m_raised.begin(), m_raised.end(), [&](const lane_position& last) { return last.lane == issued.lane; });
+		if(known == m_raised.end()) {
+			m_raised.push_back({issued.lane, issued.sequence});
+		} else {
+			known->sequence = issued.sequence;
+		}
+	}
+	return m_wake_up.prepare() != seen || poll_raised();
 }
 
 bool executor_loop::must_hold_back() const {

@@ -232,6 +232,7 @@ class executor_loop final : public instruction_sink {
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
 
 	std::int64_t m_next_poll_ns = 0;
+	std::vector<lane_position> m_raised; ///< by lane, the last instruction of a raised queue that may be in flight
 	event_count::clock::time_point m_worked_at{};
 	std::atomic<bool> m_expects_work{false};
 	lane_index m_full_lane = no_lane;
@@ -255,6 +256,10 @@ class executor_loop final : public instruction_sink {
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
 	bool may_go_on() const;
 	bool poll_lanes();
+	/// Of the lanes in `m_raised`.
+	bool poll_raised();
+	/// Up to these positions. False if there are none.
+	bool complete_lanes(std::span<const lane_position> progressed);
 	/// Of the folds that are complete.
 	void report_empty_folds();
 	void fail_out_of_bounds(const bounds_violation& violation);
@@ -263,6 +268,8 @@ class executor_loop final : public instruction_sink {
 	void release(const released_instruction& released);
 	bool is_communication_outstanding() const;
 	int issue_ready();
+	/// Between two instructions of several queues. `seen`: the count of `m_wake_up` at the last look.
+	bool must_look_around(const issue& issued, std::uint64_t seen);
 	bool must_hold_back() const;
 	/// Whether nothing may be put on lanes now.
 	bool is_lane_full();
