@@ -43,13 +43,12 @@ def _run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("prefetch", ["on", "off"])
-def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("prefetch", "submit"), [("on", "turns"), ("off", "whole"), ("on", "replay")])
+def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, submit: str, tmp_path: Path) -> None:
     output = tmp_path / "sharing.json"
     cases = ",".join(CASES) if prefetch == "on" else "MP-1,MP-2"
-    result = _run(
-        "sharing", "--case", cases, "--prefetch", prefetch, "--rounds", "3", "--seconds", "12", "--output", str(output)
-    )
+    options = ["--case", cases, "--prefetch", prefetch, "--submit", submit]
+    result = _run("sharing", *options, "--rounds", "3", "--seconds", "12", "--output", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     figures = json.loads(output.read_text())
     assert figures["problems"] == []
@@ -113,7 +112,7 @@ class Fake:
     changes = ""
     fails = ""
 
-    def __init__(self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool, whole: bool) -> None:
+    def __init__(self, programs: Mapping[int, Any], priorities: Mapping[int, int], *, ahead: bool, submit: str) -> None:
         self.programs = programs
         self.runs = self.asked = 0
 
@@ -169,7 +168,8 @@ def test_starts_are_common_and_ways_take_turns(setting: Setting) -> None:
         assert figures["rounds"] == 3
         total = np.median([max(ends.values()) for ends in figures["together"]])
         assert programs_in_a_row * 0.002 <= total < programs_in_a_row * 0.002 + 0.05
-        assert len(figures["alone"]) == len(figures["together"]) >= 3
+        assert len(figures["alone"][0]) == len(figures["together"]) >= 3
+        assert all(len(figures["alone"][number]) == 3 for number in (1, 2, 3))
         assert spans[way]["rounds"] == 3
         assert 100 < np.median(spans[way]["rates"][0]) <= 1000
 
@@ -255,7 +255,7 @@ def test_only_the_first_program_of_a_split_has_a_share() -> None:
     celerity.configure(devices="cpu:1")
     try:
         runner = sharing_runners.OursTogether(
-            programs, dict(enumerate(case.priorities)), ahead=True, whole=False, share=0.5
+            programs, dict(enumerate(case.priorities)), ahead=True, submit="turns", share=0.5
         )
         runner.renew(list(programs))
         runner.start(list(programs), with_priorities=True)

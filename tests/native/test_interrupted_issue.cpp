@@ -80,8 +80,14 @@ class stage {
 		    dependencies);
 	}
 	void submit() { loop.submit(std::exchange(m_batch, {})); }
-	void run() {
-		for(const auto& event : loop.run(0ns)) check(!std::holds_alternative<failed_event>(event), "the executor has not failed");
+	/// Whether the completion of a submission was among the events.
+	bool run() {
+		bool has_completed = false;
+		for(const auto& event : loop.run(0ns)) {
+			check(!std::holds_alternative<failed_event>(event), "the executor has not failed");
+			has_completed |= std::holds_alternative<completed_event>(event);
+		}
+		return has_completed;
 	}
 	/// How many allocations came before the first one of the higher queue.
 	std::size_t place_of_high() const {
@@ -104,7 +110,7 @@ void newcomers_go_first() {
 	s.device->on_allocation = [&](const std::size_t count) {
 		if(count == 3) s.submit();
 	};
-	s.run();
+	check(!s.run(), "nothing is announced");
 	check(s.device->allocated.size() == 51, "all instructions are carried out");
 	check(s.place_of_high() == 3, "an instruction of a higher queue goes before those that are ready");
 }
@@ -123,9 +129,21 @@ void what_gets_ready_goes_first() {
 	s.device->on_allocation = [&](const std::size_t count) {
 		if(count == 10) s.device->num_completed_copies = 1;
 	};
-	s.run();
+	check(!s.run(), "nothing is announced");
 	check(s.device->allocated.size() == 53, "all instructions are carried out");
 	check(s.place_of_high() == 10, "the end of an operation of a higher queue is seen at once");
+}
+
+void what_others_wait_for_leaves_first() {
+	stage s;
+	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
+	s.add(fence_instruction{submission_id(1)}, 1);
+	for(int i = 0; i < 50; ++i) s.allocate(low_bytes, 0);
+	s.submit();
+	check(s.run(), "the completion of a fence leaves");
+	check(s.device->allocated.empty(), "it leaves before instructions of lower queues are issued");
+	s.run();
+	check(s.device->allocated.size() == 50, "all instructions are carried out");
 }
 
 } // namespace
@@ -133,4 +151,5 @@ void what_gets_ready_goes_first() {
 int main() {
 	newcomers_go_first();
 	what_gets_ready_goes_first();
+	what_others_wait_for_leaves_first();
 }

@@ -43,6 +43,7 @@ from cluster_jobs.benchmarks.dags import sharing_measure, sharing_plot, sharing_
 from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS, Setting
 from cluster_jobs.benchmarks.dags.sharing_processes import Job
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
+from cluster_jobs.benchmarks.dags.sharing_runners import SUBMITS
 
 #: The part of a case's time that its processes take to check themselves again and to end.
 _END_SHARE = 0.1
@@ -71,7 +72,7 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         ahead=options.prefetch == "on" or not is_start,
         is_cuda=options.backend == "cuda",
         inside=options.inside,
-        whole=options.submit == "whole",
+        submit=options.submit,
         traces=options.traces,
         share=options.share,
     )
@@ -161,9 +162,10 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--submit",
-        choices=("turns", "whole"),
+        choices=SUBMITS,
         default="turns",
-        help="to one runtime: the steps of all programs in turns, or one program after the other (default turns)",
+        help="to one runtime: the steps of all programs in turns, one program after the other, or likewise, but as "
+        "replays of recordings (default turns)",
     )
     parser.add_argument(
         "--share",

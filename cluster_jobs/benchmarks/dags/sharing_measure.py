@@ -65,8 +65,8 @@ class Setting:
     is_cuda: bool
     #: What processes of their own run: "ours" or "hand".
     inside: str
-    #: Whether one runtime gets one program after the other, not their steps in turns.
-    whole: bool = False
+    #: How one runtime gets the programs; of `SUBMITS`.
+    submit: str = "turns"
     #: Where runtimes write their timelines; none without.
     traces: Path | None = None
     #: Of the multiprocessors, for the first program of the way `split`.
@@ -92,7 +92,7 @@ def tasks_of(way: str, setting: Setting, environment: Mapping[str, str]) -> list
             small={number: setting.small[number] for number in group},
             priorities=dict(enumerate(setting.case.priorities)),
             ahead=setting.ahead,
-            whole=setting.whole,
+            submit=setting.submit,
             share=setting.share if way == "split" else None,
             trace=trace_of(group),
             is_cuda=setting.is_cuda,

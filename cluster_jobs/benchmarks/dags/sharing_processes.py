@@ -61,7 +61,7 @@ class Task:
     small: Mapping[int, Program]
     priorities: Mapping[int, int]
     ahead: bool
-    whole: bool
+    submit: str
     is_cuda: bool
     #: Of the multiprocessors, for the program of the highest priority; None if nobody divides them.
     share: float | None = None
@@ -86,7 +86,7 @@ class _Desk:
         self.task = task
         celerity.configure(backend="cuda" if task.is_cuda else "cpu", devices="0," if task.is_cuda else "cpu:1")
         make: Any = RUNNERS[task.kind]
-        how: dict[str, Any] = {"ahead": task.ahead, "whole": task.whole}
+        how: dict[str, Any] = {"ahead": task.ahead, "submit": task.submit}
         if task.share is not None:
             how["share"] = task.share
         checked: Runner = make(task.small, task.priorities, **how)

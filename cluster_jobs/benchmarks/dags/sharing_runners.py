@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,10 @@ from cluster_jobs.benchmarks.dags.dag_schedules import operations_with_copies as
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+#: How one runtime gets the programs: their steps in turns, one program after the other, or recorded and replayed.
+SUBMITS = ("turns", "whole", "replay")
 
 
 class Runner(Protocol):
@@ -67,7 +72,7 @@ class OursTogether(Runner):
         programs: By number.
         priorities: Of each program.
         ahead: `renew` copies the inputs to the device. Otherwise each run copies its dirty inputs.
-        whole: Submit one program after the other. Otherwise their steps take turns.
+        submit: Of `SUBMITS`.
         share: Of the multiprocessors, for the program of the highest priority.
     """
 
@@ -77,12 +82,15 @@ class OursTogether(Runner):
         priorities: Mapping[int, int],
         *,
         ahead: bool,
-        whole: bool,
+        submit: str,
         share: float | None = None,
     ) -> None:
         self.programs = programs
         self.ahead = ahead
-        self.whole = whole
+        self.submit = submit
+        #: By number of the program and its queue.
+        self._recordings: dict[tuple[int, celerity.Queue], celerity.Recording] = {}
+        self._one_records = threading.Lock()
         self._queue = celerity.Queue()
         self._priorities = priorities
         self._by_priority: dict[int, celerity.Queue] = {}
@@ -108,14 +116,18 @@ class OursTogether(Runner):
     def start(self, numbers: Sequence[int], *, with_priorities: bool) -> dict[int, float]:
         """Submit the kernels of all programs, and fences behind the last kernel of each."""
         self.use_priorities(with_priorities)
-        chosen = [self._residents[number] for number in numbers]
-        counts = [len(resident.program.steps) for resident in chosen]
         asked: dict[int, dict[str, Any]] = {}
-        order = in_turns(counts)
-        for part, step in sorted(order) if self.whole else order:
-            chosen[part].submit_step(step)
-            if step == counts[part] - 1:
-                asked[numbers[part]] = chosen[part].read_back()
+        if self.submit == "turns":
+            chosen = [self._residents[number] for number in numbers]
+            counts = [len(resident.program.steps) for resident in chosen]
+            for part, step in in_turns(counts):
+                chosen[part].submit_step(step)
+                if step == counts[part] - 1:
+                    asked[numbers[part]] = chosen[part].read_back()
+        else:
+            for number in numbers:
+                self._run(number, 1)
+                asked[number] = self._residents[number].read_back()
         ends = {}
         for number in numbers:
             for future in asked[number].values():
@@ -128,11 +140,23 @@ class OursTogether(Runner):
 
     def repeat(self, number: int, runs: int) -> None:
         """Submit runs, and a fence."""
-        resident = self._residents[number]
-        for _ in range(runs):
-            resident.run()
-        for future in resident.read_back().values():
+        self._run(number, runs)
+        for future in self._residents[number].read_back().values():
             future.result()
+
+    def _run(self, number: int, runs: int) -> None:
+        """Submit runs; the first of all is recorded."""
+        resident = self._residents[number]
+        if self.submit != "replay":
+            for _ in range(runs):
+                resident.run()
+            return
+        key = (number, resident.queue)
+        if key not in self._recordings:
+            with self._one_records:
+                self._recordings[key] = resident.queue.record(resident.run)
+            runs -= 1
+        resident.queue.replay(self._recordings[key], runs)
 
     def use_priorities(self, with_priorities: bool) -> None:
         """Give each program the queue of its priority, or the one for all."""
@@ -153,6 +177,7 @@ class OursTogether(Runner):
 
     def close(self) -> None:
         """End the runtime."""
+        self._recordings.clear()
         self._residents.clear()
         for queue in (*self._by_priority.values(), self._queue):
             queue.close()
@@ -162,7 +187,7 @@ class HandTogether(Runner):
     """Programs on streams and events by hand, one after the other; all streams of a program have its priority."""
 
     def __init__(
-        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, whole: bool = True
+        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, submit: str = "whole"
     ) -> None:
         from cluster_jobs.benchmarks.dags import dags_by_hand
 

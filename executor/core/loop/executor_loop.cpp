@@ -15,7 +15,8 @@ namespace celerity {
 
 namespace {
 
-/// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work.
+/// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work. Where there are queues
+/// of several priorities, that is so after each round.
 constexpr int rounds_before_hand_over = 4;
 /// Between two looks at the inbox. Where there are queues of several priorities, news interrupts a round.
 constexpr int issues_per_round = 64;
@@ -162,7 +163,7 @@ bool executor_loop::work() {
 	bool has_worked = false;
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
-			if(round >= rounds_before_hand_over && (!m_progress_events.empty() || m_announcements.has_urgent())) {
+			if(round >= (m_engine.is_shared() ? 1 : rounds_before_hand_over) && (!m_progress_events.empty() || m_announcements.has_urgent())) {
 				m_wake_up.signal(); // there may be more work: the next run() must not sleep
 				break;
 			}
@@ -372,7 +373,7 @@ int executor_loop::issue_ready() {
 	return num_issued;
 }
 
-// Work of a higher queue may have come, or may have become ready, while instructions of lower queues are issued.
+// Work of a higher queue may have come or become ready, or a thread may wait for an event, while instructions of lower queues are issued.
 bool executor_loop::must_look_around(const issue& issued, const std::uint64_t seen) {
 	if(issued.lane != no_lane && m_engine.is_raised(queue_priority_of(issued.payload->priority))) {
 		const auto known = std::find_if(m_raised.begin(), m_raised.end(), [&](const lane_position& last) { return last.lane == issued.lane; });
@@ -382,7 +383,7 @@ bool executor_loop::must_look_around(const issue& issued, const std::uint64_t se
 			known->sequence = issued.sequence;
 		}
 	}
-	return m_wake_up.prepare() != seen || poll_raised();
+	return m_wake_up.prepare() != seen || m_announcements.has_urgent() || poll_raised();
 }
 
 bool executor_loop::must_hold_back() const {
