@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from celerity_py.cli.words import Commands
 
 _COURANT_SQUARED = np.float32(0.25)
-#: CuPy flushes subnormal numbers, of which there are many before the front of the wave, to 0.
-_NEARLY_ZERO = np.float32(1e-30)
+#: In parts of the highest wave. CuPy takes subnormal numbers for 0. They lie before the front of the wave, and change
+#: the rounding of numbers behind it.
+_ROUNDING = 1e-6
 
 
 def add_to(commands: Commands) -> None:
@@ -104,14 +105,24 @@ def execute(options: argparse.Namespace) -> int:
     print(f"A wave on {size} x {size} cells: {steps} steps in {seconds:.2f} s, {devices.size} rank(s) with {each}.")
     if output:
         _write(output, result)
-    expected = reference(initial, steps)
+    is_right, verdict = compare(result, reference(initial, steps))
+    print(verdict)
+    return int(not is_right)
+
+
+def compare(result: NDArray[np.float32], expected: NDArray[np.float32]) -> tuple[bool, str]:
+    """Whether the result is right, and the verdict in words."""
     if np.array_equal(result, expected):
-        print("Verified: bit-identical to NumPy.")
-        return 0
-    wrong = int(np.count_nonzero(np.abs(result - expected) > _NEARLY_ZERO))
-    verdict = f"equal to NumPy, if numbers below {_NEARLY_ZERO} count as 0, as CuPy has no subnormal numbers"
-    print(f"WRONG: {wrong} elements differ from NumPy." if wrong else f"Verified: {verdict}.")
-    return int(wrong > 0)
+        return True, "Verified: bit-identical to NumPy."
+    farthest = float(np.abs(result - expected).max())  # NaN if there is one
+    highest = float(np.abs(expected).max())
+    if farthest <= _ROUNDING * highest:
+        return True, (
+            f"Verified: the highest wave has {highest:.2g}, and no element differs by more than {farthest:.1g} from "
+            f"NumPy. CuPy takes subnormal numbers for 0, which changes the rounding of others."
+        )
+    wrong = np.count_nonzero(result != expected)
+    return False, f"WRONG: {wrong} elements differ from NumPy, by up to {farthest:.3g}."
 
 
 def _can_write(queue: celerity.Queue, path: Path) -> bool:

@@ -69,10 +69,10 @@ def wave_step_on_arrays(chunk: celerity.Chunk, u_next: celerity.View, u: celerit
 # The same in one pass over memory. Each thread has several cells, and loads all that they need first, so that many
 # loads are on their way at once.
 WAVE_STEP_SOURCE = r"""
-// Rows of N neighbours, which are loaded and stored together.
+// Rows of N neighbours, which are loaded and stored together. Those at the rim of the pond keep their height.
 template <int N>
 __device__ void advance(const accessor<float, 2>& u_next, const accessor<const float, 2>& u, long long top,
-                        long long bottom, long long x, float c2) {
+                        long long bottom, long long x, long long last, float c2) {
     constexpr int ROWS = celerity::chunk<2>::items(0);
     celerity::neighbours<float, N> here[ROWS + 2], next[ROWS];
     float before[ROWS], behind[ROWS];
@@ -84,8 +84,8 @@ __device__ void advance(const accessor<float, 2>& u_next, const accessor<const f
         if (y >= bottom) continue;
         here[i + 2] = u.load<N>(y + 1, x);
         next[i] = u_next.load<N>(y, x);
-        before[i] = u(y, x - 1);
-        behind[i] = u(y, x + N);
+        before[i] = x > 0 ? u(y, x - 1) : 0;
+        behind[i] = x + N <= last ? u(y, x + N) : 0;
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -93,6 +93,7 @@ __device__ void advance(const accessor<float, 2>& u_next, const accessor<const f
         if (y >= bottom) continue;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
+            if (x + k == 0 || x + k == last) continue;
             const float cell = here[i + 1][k];
             const float left = k > 0 ? here[i + 1][k - 1] : before[i];
             const float right = k < N - 1 ? here[i + 1][k + 1] : behind[i];
@@ -107,12 +108,12 @@ __global__ void wave_step(celerity::chunk<2> chunk, accessor<float, 2> u_next, a
     constexpr int ROWS = chunk.items(0), COLUMNS = chunk.items(1);
     const auto [y, x] = chunk.item().index;
     const long long top = max(y, 1ll), bottom = min(min(y + ROWS, chunk.max[0]), chunk.global_max[0] - 1);
-    const long long left = max(x, 1ll), right = min(min(x + COLUMNS, chunk.max[1]), chunk.global_max[1] - 1);
+    const long long right = min(x + COLUMNS, chunk.max[1]), last = chunk.global_max[1] - 1;
     if (top >= bottom) return;
-    if (right - left == COLUMNS) {
-        advance<COLUMNS>(u_next, u, top, bottom, x, c2);
-    } else { // at the rim of the pond or of the chunk
-        for (long long single = left; single < right; ++single) advance<1>(u_next, u, top, bottom, single, c2);
+    if (right - x == COLUMNS) {
+        advance<COLUMNS>(u_next, u, top, bottom, x, last, c2);
+    } else { // at the end of the chunk
+        for (long long single = x; single < right; ++single) advance<1>(u_next, u, top, bottom, single, last, c2);
     }
 }
 """

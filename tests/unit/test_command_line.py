@@ -146,6 +146,21 @@ def test_a_demo_that_does_not_start_says_why() -> None:
     assert "Traceback" not in outcome.errors
 
 
+def test_the_demo_takes_another_rounding_for_right_and_other_differences_for_wrong() -> None:
+    expected = demo.reference(demo.drop(32), 10)
+    assert demo.compare(expected, expected) == (True, "Verified: bit-identical to NumPy.")
+    flushed = np.where(np.abs(expected) < 1e-12, np.float32(0), expected)
+    is_right, verdict = demo.compare(flushed, expected)
+    assert is_right
+    assert "no element differs by more than " in verdict
+    for wrong in (1e-3, np.nan):
+        changed = expected.copy()
+        changed[3, 4] += np.float32(wrong)
+        is_right, verdict = demo.compare(changed, expected)
+        assert not is_right
+        assert verdict.startswith("WRONG: 1 elements differ from NumPy, by up to ")
+
+
 def test_a_demo_that_differs_from_numpy_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
