@@ -88,8 +88,8 @@ class OursTogether(Runner):
         self.programs = programs
         self.ahead = ahead
         self.submit = submit
-        #: By number of the program and its queue.
-        self._recordings: dict[tuple[int, celerity.Queue], celerity.Recording] = {}
+        #: By the numbers of the programs with their queues.
+        self._recordings: dict[tuple[tuple[int, celerity.Queue], ...], celerity.Recording] = {}
         self._one_records = threading.Lock()
         self._queue = celerity.Queue()
         self._priorities = priorities
@@ -124,10 +124,13 @@ class OursTogether(Runner):
                 chosen[part].submit_step(step)
                 if step == counts[part] - 1:
                     asked[numbers[part]] = chosen[part].read_back()
-        else:
+        elif self.submit == "whole":
             for number in numbers:
-                self._run(number, 1)
+                self._residents[number].run()
                 asked[number] = self._residents[number].read_back()
+        else:
+            self._replay(numbers, 1)
+            asked = {number: self._residents[number].read_back() for number in numbers}
         ends = {}
         for number in numbers:
             for future in asked[number].values():
@@ -140,23 +143,29 @@ class OursTogether(Runner):
 
     def repeat(self, number: int, runs: int) -> None:
         """Submit runs, and a fence."""
-        self._run(number, runs)
-        for future in self._residents[number].read_back().values():
-            future.result()
-
-    def _run(self, number: int, runs: int) -> None:
-        """Submit runs; the first of all is recorded."""
         resident = self._residents[number]
-        if self.submit != "replay":
+        if self.submit == "replay":
+            self._replay([number], runs)
+        else:
             for _ in range(runs):
                 resident.run()
-            return
-        key = (number, resident.queue)
+        for future in resident.read_back().values():
+            future.result()
+
+    def _replay(self, numbers: Sequence[int], runs: int) -> None:
+        """Submit runs of programs, each on its queue; the first of all is recorded."""
+        residents = [self._residents[number] for number in numbers]
+        key = tuple((number, resident.queue) for number, resident in zip(numbers, residents, strict=True))
         if key not in self._recordings:
+
+            def run() -> None:
+                for resident in residents:
+                    resident.run()
+
             with self._one_records:
-                self._recordings[key] = resident.queue.record(resident.run)
+                self._recordings[key] = self._queue.record(run)
             runs -= 1
-        resident.queue.replay(self._recordings[key], runs)
+        self._queue.replay(self._recordings[key], runs)
 
     def use_priorities(self, with_priorities: bool) -> None:
         """Give each program the queue of its priority, or the one for all."""
