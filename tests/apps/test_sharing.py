@@ -282,7 +282,7 @@ def test_aims_are_ratios_of_the_ways() -> None:
     aims = sharing_table.aims_of(rows)
     assert [aim["found"] for aim in aims] == pytest.approx([1.5, 1.05, 1.1])
     assert [aim["is_met"] for aim in aims] == [True, False, False]
-    assert rows[0]["longest_alone"] == ["HITS", pytest.approx(18.0)]
+    assert rows[0]["longest"] == ["HITS", pytest.approx(18.0)]
     assert [aim["best"] for aim in aims] == [pytest.approx(30 / 18), pytest.approx(21 / 18), None]
     sharing_table.show(rows, aims)
     assert [aim["is_met"] for aim in sharing_table.aims_of(rows[1:])] == [None, None, None]
