@@ -115,7 +115,7 @@ class Engine:
         most_shared: see lane_class, for all classes. order: "age", "path" or "predecessors".
         """
 
-    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], policy: str, lane_class: int = 0) -> None:
+    def submit(self, id: int, priority: int, key: tuple[int, str], dependencies: Sequence[int], policy: str, lane_class: int = 0, is_brief: bool = False) -> None:
         """
         Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
@@ -126,6 +126,7 @@ class Engine:
             dependencies: Ids of predecessors.
             policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
             lane_class: Index of the class, for lanes.
+            is_brief: See engine_request.
         """
 
     def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None:

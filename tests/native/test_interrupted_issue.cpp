@@ -26,6 +26,7 @@ constexpr std::size_t low_bytes = 64, high_bytes = 128;
 class watched_backend final : public backend {
   public:
 	std::vector<std::size_t> allocated; ///< bytes, in order
+	std::vector<std::size_t> copied;    ///< likewise
 	std::function<void(std::size_t num_allocations)> on_allocation = [](std::size_t) {};
 	std::uint64_t num_completed_copies = 0;
 
@@ -41,7 +42,7 @@ class watched_backend final : public backend {
 		return m_memory.back().get();
 	}
 	void deallocate(memory_id, void*, std::size_t, std::size_t) override {}
-	void enqueue_copy(lane_position, const lane_waits&, const copy_operation&) override {}
+	void enqueue_copy(lane_position, const lane_waits&, const copy_operation& copy) override { copied.push_back(copy.size_bytes); }
 	void enqueue_gather(lane_position, const lane_waits&, std::span<const copy_operation>) override { std::abort(); }
 	void enqueue_fold(lane_position, const lane_waits&, const fold_operation&) override { std::abort(); }
 	void fill(memory_id, void*, std::size_t, unsigned char) override {}
@@ -54,7 +55,7 @@ class watched_backend final : public backend {
 	bool release() override { return true; }
 
   private:
-	std::array<lane_class, 2> m_classes{lane_class{lane_kind::compute, device_id(0)}, lane_class{lane_kind::host_to_device, device_id(0)}};
+	std::array<lane_class, 2> m_classes{lane_class{lane_kind::compute, device_id(0)}, lane_class{lane_kind::host_to_device, device_id(0), 1, 0, 2}};
 	std::vector<std::unique_ptr<std::byte[]>> m_memory;
 };
 
@@ -77,6 +78,11 @@ class stage {
 	}
 	instruction_id allocate(const std::size_t size_bytes, const queue_priority queue, const std::vector<instruction_id>& dependencies = {}) {
 		return add(alloc_instruction{{memory_of(device_id(0)), ++m_last_allocation}, size_bytes, 8, buffer_id(1), box::full(point{{8, 1, 1}}), {}}, queue,
+		    dependencies);
+	}
+	/// Between the first two allocations.
+	instruction_id copy(const std::span<const box> boxes, const queue_priority queue, const std::vector<instruction_id>& dependencies) {
+		return add(copy_instruction{{memory_of(device_id(0)), 1}, 0, {memory_of(device_id(0)), 2}, 0, boxes, 8, copy_reason::coherence, buffer_id(1)}, queue,
 		    dependencies);
 	}
 	void submit() { loop.submit(std::exchange(m_batch, {})); }
@@ -120,9 +126,7 @@ void what_gets_ready_goes_first() {
 	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
 	static const std::array<box, 1> boxes{box::full(point{{8, 1, 1}})};
 	const auto source = s.allocate(low_bytes, 1), destination = s.allocate(low_bytes, 1);
-	const auto copied =
-	    s.add(copy_instruction{{memory_of(device_id(0)), 1}, 0, {memory_of(device_id(0)), 2}, 0, boxes, 8, copy_reason::coherence, buffer_id(1)}, 1,
-	        {source, destination});
+	const auto copied = s.copy(boxes, 1, {source, destination});
 	s.allocate(high_bytes, 1, {copied});
 	for(int i = 0; i < 50; ++i) s.allocate(low_bytes, 0);
 	s.submit();
@@ -132,6 +136,21 @@ void what_gets_ready_goes_first() {
 	check(!s.run(), "nothing is announced");
 	check(s.device->allocated.size() == 53, "all instructions are carried out");
 	check(s.place_of_high() == 10, "the end of an operation of a higher queue is seen at once");
+}
+
+void brief_copies_fill_no_places_of_others() {
+	stage s;
+	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
+	static const std::array<box, 1> few{box::full(point{{8, 1, 1}})}, many{box::full(point{{4096, 1, 1}})};
+	const auto source = s.allocate(low_bytes, 0), destination = s.allocate(low_bytes, 0);
+	for(const std::span<const box> boxes : {std::span<const box>(few), std::span<const box>(many)}) {
+		for(int i = 0; i < 30; ++i) s.copy(boxes, 0, {source, destination});
+	}
+	s.submit();
+	s.run();
+	const auto& copied = s.device->copied;
+	check(std::count(copied.begin(), copied.end(), 8 * 8) == out_of_order_engine::most_brief, "many brief copies are in flight");
+	check(std::count(copied.begin(), copied.end(), 4096 * 8) == 2, "few others are");
 }
 
 void what_others_wait_for_leaves_first() {
@@ -152,4 +171,5 @@ int main() {
 	newcomers_go_first();
 	what_gets_ready_goes_first();
 	what_others_wait_for_leaves_first();
+	brief_copies_fill_no_places_of_others();
 }

@@ -26,8 +26,9 @@ def submit(
     policy: str = "plain",
     lane_class: int = 0,
     held: bool = False,
+    is_brief: bool = False,
 ) -> None:
-    engine.submit(iid, priority, (task, phase), list(dependencies), policy, lane_class)
+    engine.submit(iid, priority, (task, phase), list(dependencies), policy, lane_class, is_brief)
     if not held:
         engine.release(iid)
 

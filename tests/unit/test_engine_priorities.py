@@ -10,6 +10,8 @@ from tests.support.engine_requests import FOUR_LANES, OF_QUEUE, ONE_LANE, issue_
 
 #: Instructions of higher queues that a waiting one of a lower queue lets pass.
 LONGEST_WAIT = 32
+#: Brief instructions in flight on a class of lanes that queues share.
+MOST_BRIEF = 16
 
 
 def test_a_higher_queue_goes_first_whatever_the_kinds() -> None:
@@ -96,6 +98,22 @@ def test_lanes_that_queues_share_take_few_instructions_and_the_highest_queue_get
     assert list(issue_all(engine)) == [7]
     engine.complete(7)  # 1 ran before it on the lane
     assert list(issue_all(engine)) == [2, 3], "other queues may have work again"
+
+
+def test_brief_instructions_have_places_of_their_own() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=1)
+    engine.announce(1)
+    submit(engine, 1)
+    submit(engine, 2)
+    for iid in range(3, 25):
+        submit(engine, iid, is_brief=True)
+    assert list(issue_all(engine)) == [1, *range(3, 3 + MOST_BRIEF)]
+    submit(engine, 30, priority=OF_QUEUE, is_brief=True)
+    assert issue_all(engine) == {}
+    engine.complete(1)
+    assert list(issue_all(engine)) == [2]
+    engine.complete(3)
+    assert list(issue_all(engine)) == [30], "the highest queue gets the next place"
 
 
 def test_lanes_of_one_queue_take_any_number() -> None:

@@ -409,6 +409,7 @@ def random_graph(rng: random.Random, device: Device, num_classes: int) -> None:
             phase=names[key[1]],
             policy=policy,
             lane_class=rng.randrange(num_classes),
+            is_brief=rng.random() < 0.3,
         )
         fronts = [f for f in fronts if f not in ancestors] + [iid]
 

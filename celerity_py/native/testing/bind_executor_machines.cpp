@@ -34,10 +34,10 @@ class python_engine {
 	          {look_up<remote_waits>(remote, "what lanes wait for"), lanes_wait, look_up<kernel_order>(order, "an order of kernels")}) {}
 
 	void submit(const std::uint64_t id, const instruction_priority priority, const flat_key& key, const std::vector<std::uint64_t>& dependencies,
-	    const std::string& policy, const std::uint32_t lane_class) {
+	    const std::string& policy, const std::uint32_t lane_class, const bool is_brief) {
 		std::vector<instruction_id> ids;
 		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
-		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, look_up<issue_policy>(policy, "a policy"), lane_class, nullptr});
+		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, look_up<issue_policy>(policy, "a policy"), lane_class, nullptr, 1, is_brief});
 	}
 
 	nb::object next() {
@@ -97,7 +97,7 @@ reached), and reporting complete(). Not thread-safe.)")
 	    .def(nb::init<const std::vector<lane_class_tuple>&, const std::string&, bool, std::uint32_t, const std::string&>(), "lane_classes"_a, nb::kw_only(),
 	        "remote"_a = "pulls", "lanes_wait"_a = true, "most_shared"_a = 0, "order"_a = "age",
 	        "most_shared: see lane_class, for all classes. order: \"age\", \"path\" or \"predecessors\".")
-	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "policy"_a, "lane_class"_a = 0,
+	    .def("submit", &python_engine::submit, "id"_a, "priority"_a, "key"_a, "dependencies"_a, "policy"_a, "lane_class"_a = 0, "is_brief"_a = false,
 	        R"(Adds an instruction. Ids must grow; dependencies that are not live count as complete.
 
 Args:
@@ -106,7 +106,8 @@ Args:
     key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
     dependencies: Ids of predecessors.
     policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
-    lane_class: Index of the class, for lanes.)")
+    lane_class: Index of the class, for lanes.
+    is_brief: See engine_request.)")
 	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None"),
 	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.")
 	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the latest instruction of next() depends on its one wait only.")

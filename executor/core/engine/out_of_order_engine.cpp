@@ -14,7 +14,7 @@ constexpr auto has_greater_key = [](const auto& a, const auto& b) { return a.key
 } // namespace
 
 out_of_order_engine::out_of_order_engine(const std::span<const lane_class> classes, const engine_options& options)
-    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_options(options), m_waiting(classes.size()), m_places(classes.size()) {}
+    : m_lanes(classes), m_num_lanes(m_lanes.num_lanes()), m_options(options), m_waiting(2 * classes.size()), m_places(2 * classes.size()) {}
 
 void out_of_order_engine::submit(const engine_request& request) {
 	const bool goes_to_lane = is_on_lane(request.policy);
@@ -43,6 +43,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	n.inherited = false;
 	n.has_place = false;
 	n.lane_class = request.lane_class;
+	n.place_class = 2 * request.lane_class + (request.is_brief ? 1 : 0);
 	n.domain = goes_to_lane ? m_lanes.class_info(request.lane_class).domain : mixed_domains;
 	n.lane = no_lane;
 	n.sequence = 0;
@@ -103,7 +104,7 @@ bool out_of_order_engine::next(issue& out, const std::uint64_t stamp) {
 			continue;
 		} else if(is_shared() && !take_place(n)) {
 			n.where = whereabouts::in_waiting;
-			m_waiting[n.lane_class].push(entry_of(slot));
+			m_waiting[n.place_class].push(entry_of(slot));
 			continue;
 		} else {
 			const lane_index lane = choose_lane(n);

@@ -74,6 +74,7 @@ struct engine_request {
 	std::uint32_t lane_class = 0; ///< index of the class, if it goes to a lane
 	const instruction* payload = nullptr; ///< handed back untouched
 	std::uint64_t num_ids = 1; ///< the request stands for so many instructions, with consecutive ids
+	bool is_brief = false;     ///< hardly anything waits for it on a lane: places for brief instructions are apart, and more
 };
 
 struct issue {
@@ -107,6 +108,9 @@ class out_of_order_engine {
 		std::uint64_t stamp = 0; ///< given to next()
 		bool may_run = false; ///< issued, with all predecessors complete and nothing ahead on the lane
 	};
+	/// See engine_request::is_brief.
+	static constexpr std::uint32_t most_brief = 16;
+
 	struct counters {
 		std::uint64_t issued_early = 0; ///< to a lane, before all predecessors were complete
 		std::uint64_t waits = 0;        ///< cross-lane waits asked for
@@ -121,7 +125,7 @@ class out_of_order_engine {
 	/// ready_queue), within a queue those of a kind with higher priority, and then by `engine_options::order`.
 	///
 	/// A predecessor of an instruction counts as one of the same queue if its own queue is lower. Where there are queues of several priorities, a class of
-	/// lanes takes no more than `lane_class::most_shared`: the next place then goes to the highest queue that waits for one.
+	/// lanes takes no more than `lane_class::most_shared`, and `most_brief` brief ones: the next place then goes to the highest queue that waits for one.
 	bool next(issue& out, std::uint64_t stamp = 0);
 
 	/// There is a queue of this priority. From the second priority on, lanes keep places free of lower queues, for work that may yet come.
@@ -197,6 +201,7 @@ class out_of_order_engine {
 		/// which is the number of successors one behind the other, and fewer dependencies.
 		issue_order order = 0;
 		std::uint32_t lane_class = 0;
+		std::uint32_t place_class = 0; ///< twice the class of lanes, plus 1 for brief ones
 		std::uint32_t domain = 0; ///< of the lane class; of an issued clock: the domain of all its positions, or `mixed_domains`
 		lane_index lane = no_lane;
 		std::uint64_t sequence = 0;
@@ -227,8 +232,8 @@ class out_of_order_engine {
 	std::vector<std::uint64_t> m_node_clocks; ///< by slot: the clock of a lane instruction or clock node when it was issued; zero for lanes opened later
 	std::vector<slot_type> m_free_slots;
 	ready_queue m_ready;
-	std::vector<ready_queue> m_waiting;      ///< by class of lanes: ready, but the class is full
-	std::vector<std::uint32_t> m_places;     ///< by class of lanes: taken while it was shared
+	std::vector<ready_queue> m_waiting;      ///< by class of places: ready, but the class is full
+	std::vector<std::uint32_t> m_places;     ///< by class of places: taken while lanes were shared
 	std::size_t m_num_outdated = 0;          ///< entries in m_ready and m_waiting
 	std::vector<keyed_entry> m_gated;        ///< heap of unblocked remote waits
 	std::vector<keyed_entry> m_unissued_keys; ///< heap of lane instructions by key; issued ones are dropped when they reach the top
@@ -271,7 +276,7 @@ class out_of_order_engine {
 	void order_among_others(slot_type slot, std::size_t num_dependencies);
 	/// Passes the queue of the node, and the length of its way to the end, on to the predecessors that are not issued.
 	void urge_predecessors(slot_type slot);
-	/// False if the class of lanes is full.
+	/// False if there is none.
 	bool take_place(node& n);
 	void leave_place(node& n);
 	slot_type allocate_slot();

@@ -35,7 +35,7 @@ void out_of_order_engine::urge_predecessors(const slot_type slot) {
 			m_urged.push_back(earlier);
 			if(predecessor.where == whereabouts::nowhere) continue;
 			++m_num_outdated;
-			(predecessor.where == whereabouts::in_ready ? m_ready : m_waiting[predecessor.lane_class]).push(entry_of(earlier));
+			(predecessor.where == whereabouts::in_ready ? m_ready : m_waiting[predecessor.place_class]).push(entry_of(earlier));
 		}
 	}
 }
@@ -48,10 +48,11 @@ void out_of_order_engine::announce(const queue_priority queue) {
 }
 
 bool out_of_order_engine::take_place(node& n) {
-	const std::uint32_t most = m_lanes.class_info(n.lane_class).most_shared;
-	if(most == 0 || n.has_place) return true;
-	if(m_places[n.lane_class] >= most) return false;
-	++m_places[n.lane_class];
+	const std::uint32_t most_shared = m_lanes.class_info(n.lane_class).most_shared;
+	if(most_shared == 0 || n.has_place) return true;
+	const bool is_brief = n.place_class % 2 != 0;
+	if(m_places[n.place_class] >= (is_brief ? most_brief : most_shared)) return false;
+	++m_places[n.place_class];
 	n.has_place = true;
 	return true;
 }
@@ -59,8 +60,8 @@ bool out_of_order_engine::take_place(node& n) {
 // The place is taken at once by the next instruction, so that no newcomer can take it again and again.
 void out_of_order_engine::leave_place(node& n) {
 	n.has_place = false;
-	--m_places[n.lane_class];
-	auto& waiting = m_waiting[n.lane_class];
+	--m_places[n.place_class];
+	auto& waiting = m_waiting[n.place_class];
 	ready_entry entry;
 	while(waiting.pop(entry)) {
 		if(drop_outdated(entry)) continue;

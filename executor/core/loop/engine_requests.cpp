@@ -8,6 +8,19 @@
 
 namespace celerity {
 
+namespace {
+
+/// A copy engine or a thread of the host is busy with so many bytes for a few microseconds.
+constexpr std::size_t most_brief_bytes = 16384;
+
+bool is_brief(const copy_instruction& copy) {
+	std::size_t size_bytes = 0;
+	for(const auto& part : copy.boxes) size_bytes += static_cast<std::size_t>(part.area()) * copy.element_size_bytes;
+	return size_bytes <= most_brief_bytes;
+}
+
+} // namespace
+
 engine_request make_request(const instruction& item, const request_rules& rules) {
 	engine_request request;
 	request.id = item.id;
@@ -20,7 +33,10 @@ engine_request make_request(const instruction& item, const request_rules& rules)
 		request.lane_class = lane_class;
 	};
 	std::visit(overloaded{
-	               [&](const copy_instruction& copy) { to_lane(rules.devices.copy_class(copy.source.memory, copy.destination.memory)); },
+	               [&](const copy_instruction& copy) {
+		               to_lane(rules.devices.copy_class(copy.source.memory, copy.destination.memory));
+		               request.is_brief = is_brief(copy);
+	               },
 	               [&](const gather_copy_instruction& copy) { to_lane(rules.devices.gather_class(copy.destination.memory)); },
 	               [&](const reduce_instruction& reduce) {
 		               if(is_device_memory(reduce.source.memory)) to_lane(rules.devices.gather_class(reduce.source.memory));
