@@ -179,6 +179,7 @@ bool executor_loop::work() {
 			if(!has_progressed || now_ns() >= m_next_poll_ns) has_progressed |= poll_lanes();
 			if(!has_progressed) break;
 			has_worked = true;
+			if(m_engine.is_shared()) note_loads();
 		}
 	} catch(const device_failure& error) { enter_failure(error.what(), executor_failure::kind_type::device); } catch(memory_shortage& error) {
 		enter_failure(error.what(), executor_failure::kind_type::memory).shortage = std::move(error.holders);
@@ -189,6 +190,11 @@ bool executor_loop::work() {
 	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_trace != nullptr && has_worked) m_trace->record({start_ns, now_ns(), traced_work{num_issued}});
 	return has_worked;
+}
+
+void executor_loop::note_loads() {
+	m_loads.note(m_engine);
+	if(m_on_load) m_on_load();
 }
 
 bool executor_loop::take_inbox() {
