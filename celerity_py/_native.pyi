@@ -1403,6 +1403,11 @@ class Scheduler:
     def flush(self) -> None:
         """Compile the commands that lookahead holds back."""
 
+    def announce(self, priority: int) -> None:
+        """
+        There is a queue of this priority. All ranks make this call before the same tasks.
+        """
+
     @property
     def has_notices(self) -> bool:
         """Whether there are some that nobody has taken. Any thread."""

@@ -76,6 +76,7 @@ scheduler* make_scheduler(const pipeline_settings& given, executor_loop* const e
 		if(planning.program != nullptr) planning.program->set_divergence_callback([executor](rank_id) { executor->wake(); });
 		scheduler* const target = result.get();
 		executor->set_progress_callback([target](const task_id reached, const bool is_epoch) { target->notify_reached(reached, is_epoch); });
+		executor->set_load_callback([target] { target->notify_load(); });
 		result->set_failure_callback([executor](const std::string& text) { executor->report_failure(text); });
 		if(idle_spin_s > 0) result->set_wake_callback([executor] { executor->expect_work(); });
 		result->set_busy_callback([executor](const bool busy) { executor->set_scheduler_busy(busy); });
@@ -132,6 +133,7 @@ void bind_scheduler(nb::module_& m) {
 	        "wait_until_planned", [](scheduler& self) { wait_until([&] { return self.wait_until_planned(signal_interval); }); },
 	        "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile the commands that lookahead holds back.")
+	    .def("announce", &scheduler::announce, "priority"_a, "There is a queue of this priority. All ranks make this call before the same tasks.")
 	    .def_prop_ro("has_notices", &scheduler::has_notices, "Whether there are some that nobody has taken. Any thread.")
 	    .def(
 	        "notices", [](const scheduler& self) { return to_named(self.notices()); }, nb::sig("def notices(self) -> list[PlanningNotice]"),

@@ -76,10 +76,10 @@ void submitter::enter_and_record(work& made, const std::int64_t started_ns) {
 
 const std::shared_ptr<const recorded_program>& recorded_tasks::program() {
 	if(m_program == nullptr) {
-		recorded_program made;
-		for(const auto& known : entries) made.tasks.push_back(known.node);
-		made.buffers = buffers_of(made.tasks);
-		m_program = std::make_shared<const recorded_program>(std::move(made));
+		std::vector<task> tasks;
+		tasks.reserve(entries.size());
+		for(const auto& known : entries) tasks.push_back(known.node);
+		m_program = std::make_shared<const recorded_program>(std::move(tasks));
 	}
 	return m_program;
 }
@@ -108,7 +108,7 @@ void submitter::submit_again(recorded_tasks& tasks, const nb::list& submissions,
 			repeated.push_back({std::move(submission), &known.launch, known.node.reductions.size()});
 		}
 	}
-	await_turn(now, repeated.front().submission, tasks.entries.front().node.priority);
+	await_turn(now, repeated.front().submission, tasks.program()->lowest_queue);
 	std::uint64_t num_reductions = m_table.num_reductions();
 	std::uint64_t number = m_table.enter_again(repeated, tasks.program(), repetitions, site);
 	for(std::size_t i = 0; i < repeated.size(); ++i) {

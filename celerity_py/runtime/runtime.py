@@ -318,7 +318,7 @@ class Runtime:
             self.live.release()
 
     def prepare_queue(self, priority: int, share: float | None) -> None:
-        """Let the executor know that there is a queue of this priority, and make streams for its kernels.
+        """Let planner and executor know that there is a queue of this priority, and make streams for its kernels.
 
         Raises:
             UsageError: If a GPU has no such share of multiprocessors, or an earlier queue has another one.
@@ -346,6 +346,7 @@ class Runtime:
                 ) from error
         self.shares.check(priority, share, self.submitter.num_submitted)  # another thread may have submitted meanwhile
         self.shares.note(priority, share)
+        self.scheduler.announce(priority)
         if divides and self.executor is not None and self.devices.is_cuda:
             log_parts(self.rank, self.devices, self.executor.statistics()["multiprocessors"], priority)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,12 +86,16 @@ _KERNELS: dict[str, Callable[..., None]] = {"map": _map, "stencil": _stencil, "a
 class RecordedProgram:
     """Draws a program as it runs it; the model follows. The same on all ranks for the same seed."""
 
-    queue: celerity.Queue
+    queues: Sequence[celerity.Queue]
     seed: int
     features: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._queue_of = random.Random(self.seed + 1)
+        if self.seed % 3 == 0:
+            self.queues = self.queues[:1]
+        self.features[f"queues: {'several' if len(self.queues) > 1 else 'one'}"] += 1
         count = self._random.randint(2, 4)
         self._model = [
             np.arange(SIZE, dtype=_WIDE) * _WIDE(self._random.randint(1, 1000)) + _WIDE(n) for n in range(count)
@@ -98,7 +103,12 @@ class RecordedProgram:
         self._buffers = [celerity.Buffer.from_array(array, name=f"b{n}") for n, array in enumerate(self._model)]
         self._total = np.zeros((), _WIDE)
         self._result = celerity.Buffer.from_array(self._total, name="total")
-        self._recordings: list[tuple[celerity.Recording, list[Step]]] = []
+        self._recordings: list[tuple[celerity.Queue, celerity.Recording, list[Step]]] = []
+
+    @property
+    def queue(self) -> celerity.Queue:
+        """Another one for each call."""
+        return self._queue_of.choice(self.queues)
 
     def run(self) -> None:
         """Raises AssertionError at the first fence with another result than the model."""
@@ -118,29 +128,30 @@ class RecordedProgram:
 
     def _do_record(self) -> None:
         steps = [self._draw() for _ in range(self._random.randint(0, 5))]
-        recording = self.queue.record(lambda: [self._submit(step) for step in steps] and None)
+        queue = self.queue
+        recording = queue.record(lambda: [self._submit(step) for step in steps] and None)
         assert recording.num_tasks == len(steps)
         for step in steps:
             self._apply(step)
             self.features[f"recorded {step.kind}"] += 1
             self.features[f"recorded {step.hint}"] += 1
         self.features[f"recording of {'several' if len(steps) > 1 else len(steps)}"] += 1
-        self._recordings.append((recording, steps))
+        self._recordings.append((queue, recording, steps))
 
     def _do_replay(self) -> None:
         if not self._recordings:
             return
-        recording, steps = self._random.choice(self._recordings)
+        queue, recording, steps = self._random.choice(self._recordings)
         times = self._random.choice((0, 1, 2, 3, 5, 8, 40))
         used = {n for step in steps for n in (step.into, *step.sources)}
         if any(recorded.handle() is None for recorded in recording.buffers):
             try:
-                self.queue.replay(recording, times)
+                queue.replay(recording, times)
             except celerity.UsageError:
                 self.features["replay with a dead buffer"] += 1
                 return
             raise AssertionError(f"a replay of {recording!r} with a dead buffer of {used}")
-        self.queue.replay(recording, times)
+        queue.replay(recording, times)
         for _ in range(times):
             for step in steps:
                 self._apply(step)
@@ -227,9 +238,10 @@ def run_recorded_programs(first_seed: int, count: int) -> Counter[str]:
     """
     found: Counter[str] = Counter()
     for begin in range(0, count, 8):
-        with celerity.Queue() as queue:
+        with ExitStack() as stack:
+            queues = [stack.enter_context(celerity.Queue(priority=each)) for each in (0, 2, 4)]
             for seed in range(first_seed + begin, first_seed + min(begin + 8, count)):
-                program = RecordedProgram(queue, seed)
+                program = RecordedProgram(queues, seed)
                 program.run()
                 found.update(program.features.keys())
     return found
@@ -241,6 +253,7 @@ def check_distribution(found: Counter[str], count: int) -> None:
     wanted = {f"recorded {kind}" for kind in (*KINDS, *HINTS)} | {
         *("task", "fence", "buffer death", "replay with a dead buffer"),
         *("recording of 0", "recording of 1", "recording of several"),
+        *("queues: one", "queues: several"),
         *("replay 0 times", "replay 1 times", "replay few times", "replay many times"),
     }
     rare = {name for name in wanted if 100 * found[name] < 5 * count}

@@ -244,10 +244,13 @@ class SimulatedRank:
 
     # executor
 
-    def run(self) -> None:
-        for event in self.executor.run(0.0):
+    def run(self) -> bool:
+        """Whether there was an event: then the executor may have handed it over ahead of other work."""
+        events = self.executor.run(0.0)
+        for event in events:
             getattr(self, f"_on_{event.kind}")(event)
         self.reached.extend(self.devices.take_reached())
+        return bool(events)
 
     def _on_pilot(self, event: PilotEvent) -> None:
         self.world.pilots[event.to].append((self.rank, event.pilot))

@@ -145,9 +145,10 @@ class World:
         """A step of one executor may be news for another one, in shared memory only."""
         self.is_desperate = True
         actions = [action for rank in self.ranks for action in rank.actions()]
-        for _ in range(2 + len(self.ranks)):
-            for rank in self.ranks:
-                rank.run()
+        left = most = 2 + len(self.ranks)
+        while left > 0:
+            has_events = [rank.run() for rank in self.ranks]
+            left = most if any(has_events) else left - 1
             actions = actions or [action for rank in self.ranks for action in rank.actions()]
         self.is_desperate = False
         if actions:

@@ -66,6 +66,7 @@ _HOW_TOS = {
     },
     "sharing": {
         "priorities": "[5. 5. 5.] [20. 20. 20.]",
+        "threads": "[40. 40. 40.]",
         "shares": "[5. 5. 5.]",
     },
     "observing": {

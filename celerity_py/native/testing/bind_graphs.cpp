@@ -114,8 +114,7 @@ void bind_graphs(nb::module_& m) {
 	m.attr("COPY_REASONS") = all_names<copy_reason>();
 	m.attr("INSTRUCTION_KINDS") = all_names<instruction_kind>();
 	nb::class_<recorded_program>(m, "RecordedProgram", "Tasks that GraphContext.replay repeats.")
-	    .def(nb::new_([](const std::vector<task>& tasks) { return std::make_shared<recorded_program>(recorded_program{tasks, buffers_of(tasks)}); }),
-	        "tasks"_a);
+	    .def(nb::new_([](const std::vector<task>& tasks) { return std::make_shared<recorded_program>(tasks); }), "tasks"_a);
 	nb::class_<graph_context>(m, "GraphContext", "The graphs of one rank, generated step by step on the calling thread and recorded.")
 	    .def(nb::init<const pipeline_settings&>(), "planning"_a)
 	    .def("create_buffer", &graph_context::create_buffer, "info"_a)

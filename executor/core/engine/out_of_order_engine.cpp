@@ -26,13 +26,17 @@ void out_of_order_engine::submit(const engine_request& request) {
 	const slot_type slot = allocate_slot();
 	m_window.insert(request.id, slot, request.num_ids);
 	++m_num_live;
+	m_num_submitted += request.num_ids;
+	const queue_priority queue = queue_priority_of(request.priority);
+	if(request.policy != issue_policy::clock) m_num_live_of[queue] += request.num_ids;
 	if(goes_to_lane) {
 		++m_num_live_on_lanes;
-		m_queues |= 1U << queue_priority_of(request.priority);
+		m_queues |= 1U << queue;
 	}
 
 	node& n = m_nodes[slot];
 	n.id = request.id;
+	n.queue = queue;
 	n.num_ids = request.num_ids;
 	n.payload = request.payload;
 	n.key = request.key;
@@ -442,7 +446,10 @@ void out_of_order_engine::finalize(const slot_type slot) {
 			retry_parked();
 		}
 	}
-	if(n.policy != issue_policy::clock) --m_num_in_flight;
+	if(n.policy != issue_policy::clock) {
+		--m_num_in_flight;
+		m_num_live_of[n.queue] -= n.num_ids;
+	}
 	m_completed.push_back({n.id, n.num_ids, n.payload});
 	m_window.erase(n.id, n.num_ids);
 	--m_num_live;

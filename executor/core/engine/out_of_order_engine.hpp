@@ -157,6 +157,9 @@ class out_of_order_engine {
 	std::size_t num_live() const { return m_num_live; }
 	std::size_t num_live_on_lanes() const { return m_num_live_on_lanes; } ///< issued or not
 	std::size_t num_in_flight() const { return m_num_in_flight; } ///< issued or assigned, without horizons and epochs
+	/// Instructions of a queue, without horizons and epochs. A run of a graph counts for the highest queue in it.
+	std::uint64_t num_live_of(const queue_priority queue) const { return m_num_live_of[queue]; }
+	std::uint64_t num_submitted() const { return m_num_submitted; } ///< instructions so far
 
 	/// Calls f(live_instruction) in the order of ids. For watchdogs and tests.
 	template <typename F>
@@ -195,6 +198,7 @@ class out_of_order_engine {
 		issue_policy policy = issue_policy::host;
 		node_state state = node_state::blocked;
 		whereabouts where = whereabouts::nowhere;
+		queue_priority queue = 0; ///< as requested; successors may lift `order`
 		bool inherited = false; ///< a successor already runs on this lane behind it
 		bool has_place = false; ///< counts in m_places
 		/// The priority, with the highest queue of its own one and those of its successors. Below that, unless the oldest goes first, the way to the end,
@@ -246,6 +250,8 @@ class out_of_order_engine {
 	std::vector<instruction_id> m_signals; ///< likewise
 	std::size_t m_num_live = 0;
 	std::size_t m_num_live_on_lanes = 0;
+	std::array<std::uint64_t, max_queue_priority + 1> m_num_live_of{};
+	std::uint64_t m_num_submitted = 0;
 	std::vector<slot_type> m_urged;          ///< nodes whose predecessors have yet to hear of it
 	std::size_t m_num_in_flight = 0;
 	std::uint32_t m_queues = 0; ///< bit q: queue q was announced, or has submitted work for lanes

@@ -15,9 +15,10 @@ namespace celerity {
 
 namespace {
 
-/// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work. Where there are queues
-/// of several priorities, that is so after each round.
+/// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work.
 constexpr int rounds_before_hand_over = 4;
+/// A thread that waits until its queue has less to do is woken so rarely, since that takes as long as the issue of an instruction.
+constexpr int rounds_before_load_call = 16;
 /// Between two looks at the inbox. Where there are queues of several priorities, news interrupts a round.
 constexpr int issues_per_round = 64;
 /// While there are instructions to issue, the lanes are polled after so long, and again after so many times the duration of the last poll: with many lanes in
@@ -163,7 +164,7 @@ bool executor_loop::work() {
 	bool has_worked = false;
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
-			if(round >= (m_engine.is_shared() ? 1 : rounds_before_hand_over) && (!m_progress_events.empty() || m_announcements.has_urgent())) {
+			if(must_hand_over_before(round)) {
 				m_wake_up.signal(); // there may be more work: the next run() must not sleep
 				break;
 			}
@@ -180,7 +181,10 @@ bool executor_loop::work() {
 			if(!has_progressed || now_ns() >= m_next_poll_ns) has_progressed |= poll_lanes();
 			if(!has_progressed) break;
 			has_worked = true;
+			if(m_engine.is_shared()) m_loads.note(m_engine);
+			if(round % rounds_before_load_call == 0) tell_loads();
 		}
+		if(has_worked) tell_loads();
 	} catch(const device_failure& error) { enter_failure(error.what(), executor_failure::kind_type::device); } catch(memory_shortage& error) {
 		enter_failure(error.what(), executor_failure::kind_type::memory).shortage = std::move(error.holders);
 	} catch(const peer_failure& error) {
@@ -190,6 +194,17 @@ bool executor_loop::work() {
 	if(has_worked && m_options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_trace != nullptr && has_worked) m_trace->record({start_ns, now_ns(), traced_work{num_issued}});
 	return has_worked;
+}
+
+void executor_loop::tell_loads() {
+	if(m_engine.is_shared() && m_on_load) m_on_load();
+}
+
+// Where there are queues of several priorities, rounds are as short as an instruction, and nobody waits for one.
+bool executor_loop::must_hand_over_before(const int round) const {
+	const bool is_shared = m_engine.is_shared();
+	if(round >= rounds_before_hand_over * (is_shared ? issues_per_round : 1) && !m_progress_events.empty()) return true;
+	return round >= (is_shared ? 1 : rounds_before_hand_over) && m_announcements.has_urgent();
 }
 
 bool executor_loop::take_inbox() {

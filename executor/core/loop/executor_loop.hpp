@@ -33,6 +33,7 @@
 #include "memory/allocation_table.hpp"
 #include "period_graphs.hpp"
 #include "progress_report.hpp"
+#include "queue_loads.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 #include "scheduler/core/vocabulary/instruction_sink.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
@@ -92,6 +93,7 @@ struct staged_batch {
 class executor_loop final : public instruction_sink {
   public:
 	using progress_callback = std::function<void(task_id, bool is_epoch)>;
+	using load_callback = std::function<void()>;
 	using backend_factory = std::function<std::unique_ptr<backend>(event_count&)>;
 
 	/// With the CPU backend.
@@ -103,6 +105,8 @@ class executor_loop final : public instruction_sink {
 
 	/// Told of every horizon and epoch that is complete, on the executor thread, without locks held. Set it before the first batch.
 	void set_progress_callback(progress_callback callback) { m_progress = std::move(callback); }
+	/// With queues of several priorities: called when `has_at_most` may have changed, on the executor thread, with locks held. Likewise.
+	void set_load_callback(load_callback callback) { m_on_load = std::move(callback); }
 
 	/// Direct transfers, before the first batch: every rank of `host_ranks` gives its offer to the others, opens theirs, and names those with whom both sides
 	/// have succeeded. Nothing if this executor has no direct transfers.
@@ -112,6 +116,9 @@ class executor_loop final : public instruction_sink {
 	void agree_direct(const std::vector<rank_id>& peers) { m_direct.agree(peers); }
 
 	void submit(instruction_batch&& batch) override;
+	bool has_at_most(const queue_priority queue, const std::uint64_t most, const std::uint64_t num_handed_over) const override {
+		return m_loads.has_at_most(queue, most, num_handed_over);
+	}
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_time.set_scheduler_busy(busy); }
 
@@ -190,6 +197,8 @@ class executor_loop final : public instruction_sink {
 	trace_recorder* const m_trace;
 	const bool m_is_observed; ///< by a timeline or a profiler
 	progress_callback m_progress;
+	load_callback m_on_load;
+	queue_loads m_loads;
 	event_count m_wake_up;
 	std::atomic<bool> m_is_woken{false};
 	std::atomic<bool> m_is_failed{false};
@@ -245,6 +254,8 @@ class executor_loop final : public instruction_sink {
 	}
 	/// Whether there was anything to do.
 	bool work();
+	bool must_hand_over_before(int round) const;
+	void tell_loads();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
 	/// Announces a send to the other rank, or expects the messages of a receive.

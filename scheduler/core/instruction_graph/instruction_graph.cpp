@@ -2,10 +2,20 @@
 // Emission of instructions, horizons and epochs, buffers, and the lookahead's view of memory.
 #include "instruction_graph.hpp"
 
+#include <bit>
+#include <optional>
+
 #include "base/overloaded.hpp"
 #include "instruction_priorities.hpp"
 
 namespace celerity {
+
+namespace {
+
+/// The history that work without end of one queue may keep while another one stands still.
+constexpr std::size_t most_unexecuted_horizons = 4096;
+
+} // namespace
 
 instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, record_callback record, notice_callback notify)
     : m_capabilities(std::move(capabilities)), m_record(std::move(record)), m_notify(std::move(notify)), m_staging(m_capabilities.num_memories()),
@@ -46,7 +56,7 @@ void instruction_graph_generator::compile(const command& cmd, execution_plan&& p
 	const command_phase now{out, {node.id, phase::work}, node.submission, of_queue};
 	const command_phase sending{out, {node.id, phase::send}, node.submission, of_queue + priorities::push_boost};
 	m_last_compiled = node.id;
-	if(node.kind != task_kind::epoch && node.kind != task_kind::horizon) m_priorities |= 1U << node.priority;
+	if(node.kind != task_kind::epoch && node.kind != task_kind::horizon) announce(node.priority);
 	std::visit(overloaded{
 	               [&](const epoch_command&) { compile_epoch(now, node); },
 	               [&](const horizon_command&) { compile_horizon(now, node); },
@@ -102,16 +112,24 @@ void instruction_graph_generator::compile_epoch(const command_phase& now, const 
 }
 
 // An applied horizon makes its successors wait for all work before it, that of lower queues as well. With queues of several priorities, a horizon is therefore
-// applied so late that the program could not run further ahead: by then it has been executed.
+// applied when it has been executed, or when there are too many to remember. Templates need plans that do not depend on the execution. In a replay, a horizon
+// is applied so late that it has been executed by then, unless some work takes long.
+bool instruction_graph_generator::must_apply_horizon() const {
+	const std::size_t num_pending = m_pending_horizons.size();
+	if(std::popcount(m_priorities) <= 1) return num_pending > 1;
+	if(num_pending <= m_capabilities.most_horizons_ahead) return false;
+	return m_is_repeating || m_pending_horizons.front().task <= m_last_reached || num_pending > most_unexecuted_horizons;
+}
+
 void instruction_graph_generator::compile_horizon(const command_phase& now, const task& node) {
 	open_bucket(node.id);
 	instruction_builder horizon(*this, now);
 	horizon.follow_all();
 	const instruction_id self = horizon.emit(horizon_instruction{node.id, node.submission}, priorities::horizon_or_epoch);
-	m_pending_horizons.push_back(self);
-	if(m_pending_horizons.size() <= most_pending_horizons()) return;
-	apply_epoch(m_pending_horizons.front());
-	m_pending_horizons.pop_front();
+	m_pending_horizons.push_back({self, node.id});
+	std::optional<instruction_id> applied;
+	for(; must_apply_horizon(); m_pending_horizons.pop_front()) applied = m_pending_horizons.front().id;
+	if(applied.has_value()) apply_epoch(*applied);
 }
 
 // Data written before the last epoch keeps this epoch as its writer. With a horizon as the writer, each reader of a constant would wait for all instructions

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +67,10 @@ class instruction_graph_generator {
 
 	/// Everything before the epoch or horizon `reached` has been executed.
 	void notify_epoch_reached(task_id reached);
+	/// There is a queue of this priority; as if it had submitted a task.
+	void announce(const queue_priority queue) { m_priorities |= 1U << queue; }
+	/// Whether the instructions that are compiled now may become a template, or repeat one. They depend on the program alone then, not on the execution.
+	void set_repeating(const bool is_repeating) { m_is_repeating = is_repeating; }
 
 	/// As in the task graph.
 	void note_position(plan_position& now) const;
@@ -234,8 +237,13 @@ class instruction_graph_generator {
 	task_id m_last_reached;
 	dependency_window<instruction_id> m_window;
 	side_effect_chains<instruction_id> m_side_effects;
-	std::deque<instruction_id> m_pending_horizons; ///< made, not yet applied; the oldest first
-	std::uint32_t m_priorities = 0; ///< bit p: a queue of priority p has submitted a task
+	struct pending_horizon {
+		instruction_id id;
+		task_id task;
+	};
+	std::deque<pending_horizon> m_pending_horizons; ///< made, not yet applied; the oldest first
+	std::uint32_t m_priorities = 0; ///< bit p: there is a queue of priority p
+	bool m_is_repeating = false;
 	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
@@ -257,7 +265,8 @@ class instruction_graph_generator {
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	arena& nodes() { return m_arenas.back().nodes; }
-	std::size_t most_pending_horizons() const { return std::popcount(m_priorities) <= 1 ? 1 : m_capabilities.most_horizons_ahead; }
+	/// Whether so many pending horizons are too many.
+	bool must_apply_horizon() const;
 	/// Before the instruction of this horizon or epoch. Its bucket is there already if the instruction has been repeated from a template.
 	void open_bucket(task_id opened_by) {
 		if(m_arenas.back().opened_by < opened_by) m_arenas.push_back(arena_bucket{opened_by, arena(m_block_pool)});
@@ -449,7 +458,10 @@ void instruction_graph_generator::walk_state(Walk& walk, const std::span<const b
 	m_side_effects.walk_state(walk);
 	m_recent.walk_state(walk);
 	walk.number(m_pending_horizons.size());
-	for(instruction_id& horizon : m_pending_horizons) walk.id(horizon);
+	for(auto& horizon : m_pending_horizons) {
+		walk.id(horizon.id);
+		walk.task(horizon.task);
+	}
 	walk.number(m_priorities);
 	walk.task(m_last_compiled);
 	walk.number(m_growing.size());

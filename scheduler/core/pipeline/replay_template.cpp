@@ -34,15 +34,15 @@ bool starts_behind_stop(const replay_template& made) {
 
 } // namespace
 
-std::vector<buffer_id> buffers_of(const std::vector<task>& tasks) {
-	std::vector<buffer_id> buffers;
+recorded_program::recorded_program(std::vector<task> recorded) : tasks(std::move(recorded)) {
+	lowest_queue = tasks.empty() ? 0 : max_queue_priority;
 	for(const auto& node : tasks) {
 		for(const auto& access : node.accesses) buffers.push_back(access.buffer);
 		for(const auto& reduction : node.reductions) buffers.push_back(reduction.buffer);
+		lowest_queue = std::min(lowest_queue, node.priority);
 	}
 	std::sort(buffers.begin(), buffers.end());
 	buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
-	return buffers;
 }
 
 bool can_be_stop(const task& submitted, const recorded_program& program) {

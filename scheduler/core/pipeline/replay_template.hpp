@@ -22,11 +22,12 @@ namespace celerity {
 
 /// The tasks that a replay repeats.
 struct recorded_program {
-	std::vector<task> tasks;        ///< without numbers
-	std::vector<buffer_id> buffers; ///< that they access, each once
-};
+	std::vector<task> tasks;         ///< without numbers
+	std::vector<buffer_id> buffers;  ///< that they access, each once
+	queue_priority lowest_queue = 0; ///< of the tasks
 
-std::vector<buffer_id> buffers_of(const std::vector<task>& tasks);
+	explicit recorded_program(std::vector<task> recorded);
+};
 
 /// The plan of one repetition, or of one stop. Owns all data that its instructions refer to.
 class recorded_plan {

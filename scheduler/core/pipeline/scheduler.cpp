@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "scheduler.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cassert>
 #include <exception>
 #include <limits>
@@ -14,6 +16,8 @@ using clock = std::chrono::steady_clock;
 
 /// Input that the scheduler has not looked at yet is bounded too: it always gets there by itself, so waiting for it cannot deadlock.
 constexpr std::uint64_t max_waiting_events = 8192;
+/// With queues of several priorities the planner must not come upon many horizons at once. These are half of those that a queue with little work may be ahead.
+constexpr std::uint64_t max_waiting_run_aheads = 8;
 /// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
 constexpr int polls_before_sleep = 64;
 
@@ -92,35 +96,44 @@ submission_id scheduler::submit(task&& submitted) {
 	}
 	submitted.submission = submission_id(++m_last_submission);
 	const submission_id result = submitted.submission;
-	push(std::make_shared<task>(std::move(submitted)));
+	auto& newest = m_newest[submitted.priority];
+	newest.num_pushed = push(std::make_shared<task>(std::move(submitted)));
 	return result;
 }
 
 submission_id scheduler::replay(std::shared_ptr<const recorded_program> program, const std::uint32_t repetitions, const std::uint64_t site) {
 	const submission_id first = next_submission();
 	const std::uint64_t num_tasks = program->tasks.size() * repetitions;
-	push(replay_event{std::move(program), first, repetitions, site}, num_tasks);
+	auto& newest = m_newest[program->lowest_queue];
+	newest.num_pushed = push(replay_event{std::move(program), first, repetitions, site}, num_tasks);
 	m_last_submission += num_tasks;
 	return first;
 }
 
 template <typename Event>
-void scheduler::push(Event&& e, const std::uint64_t num_events) {
+std::uint64_t scheduler::push(Event&& e, const std::uint64_t num_events) {
 	bool must_wake = false;
+	std::uint64_t num_pushed = 0;
 	{
 		const std::lock_guard lock(m_mutex);
 		m_input.emplace_back(std::forward<Event>(e));
-		m_num_pushed.fetch_add(num_events, std::memory_order_relaxed);
+		num_pushed = m_num_pushed.fetch_add(num_events, std::memory_order_relaxed) + num_events;
 		m_has_input.store(true, std::memory_order_release);
 		must_wake = m_is_sleeping && !m_is_paused;
 		if(must_wake) m_is_sleeping = false;
 	}
-	if(!must_wake) return;
+	if(!must_wake) return num_pushed;
 	m_wake.notify_one();
 	if(m_on_wake) m_on_wake();
+	return num_pushed;
 }
 
 void scheduler::flush() { push(flush_event{}); }
+
+void scheduler::announce(const queue_priority queue) {
+	m_queues.fetch_or(1U << queue, std::memory_order_relaxed);
+	push(queue_event{queue});
+}
 
 void scheduler::notify_reached(const task_id reached, const bool is_epoch) {
 	if(!is_epoch) {
@@ -153,29 +166,41 @@ bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint6
 	return m_num_pushed.load(std::memory_order_relaxed) > planned + allowed_events;
 }
 
-bool scheduler::is_behind_by_halves(const std::uint64_t halves) const { return is_behind(halves * m_settings.run_ahead / 2, halves * max_waiting_events / 2); }
+std::uint64_t scheduler::most_waiting_events() const {
+	if(std::popcount(m_queues.load(std::memory_order_relaxed)) <= 1) return max_waiting_events;
+	return std::clamp<std::uint64_t>(max_waiting_run_aheads * m_settings.run_ahead * m_settings.pipeline.horizons.step, 64, max_waiting_events);
+}
 
-// Threads that submit urgent tasks without end keep the program as far ahead as they may. While another thread waits, they may go no further than it.
+bool scheduler::is_behind_by_halves(const std::uint64_t halves) const {
+	return is_behind(halves * m_settings.run_ahead / 2, halves * most_waiting_events() / 2);
+}
+
+// A horizon waits for the work of all queues. So a queue whose tasks take long, or many tasks of another one, keep the program as far ahead as it may be. The
+// other queues must not wait for that: each is then bounded by its own unfinished instructions. Those of the lowest queue are few, as horizons wait for them.
+bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t halves) const {
+	const std::uint64_t most = (queue == 0 ? 2 : 8) * m_settings.pipeline.capabilities.num_devices * halves;
+	const std::uint64_t most_horizons = (queue == 0 ? 1 : 2) * (32 * m_settings.run_ahead + 128);
+	if(is_behind(most_horizons, 2 * most_waiting_events())) return false;
+	const auto& newest = m_newest[queue];
+	if(m_num_planned.load(std::memory_order_acquire) < newest.num_pushed.load(std::memory_order_relaxed)) return false;
+	return m_sink.has_at_most(queue, most, newest.num_handed_over.load(std::memory_order_relaxed));
+}
+
 bool scheduler::may_submit(const queue_priority queue) const {
-	if(queue > 0) return !is_behind_by_halves(m_num_throttled.load(std::memory_order_relaxed) > 0 ? 1 : 4);
-	return !m_is_throttled.load(std::memory_order_relaxed) && !is_behind_by_halves(2);
+	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
+	return (!is_waiting && !is_behind_by_halves(queue == 0 ? 2 : 4)) || is_short_of_work(queue, 2);
 }
 
 bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue) {
 	if(may_submit(queue)) return true;
-	if(queue == 0) {
-		m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
-		m_num_throttled.fetch_add(1);
-	}
-	const auto may_go_on = [&] { return !is_behind_by_halves(queue == 0 || m_num_throttled.load(std::memory_order_relaxed) > 0 ? 1 : 3); };
+	if(queue == 0) m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
+	const auto may_go_on = [&] { return !is_behind_by_halves(queue == 0 ? 1 : 3) || is_short_of_work(queue, 1); };
 	std::unique_lock lock(m_progress_mutex);
 	m_num_waiters.fetch_add(1);
-	const bool done = m_progress.wait_for(lock, limit, may_go_on);
+	const auto seen = m_num_let_go;
+	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_let_go != seen || may_go_on(); });
 	m_num_waiters.fetch_sub(1);
-	if(queue == 0) {
-		m_num_throttled.fetch_sub(1);
-		if(done) m_is_throttled = false;
-	}
+	if(queue == 0 && done) m_is_throttled = false;
 	return done;
 }
 
@@ -193,7 +218,10 @@ bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
 
 void scheduler::notify_progress() {
 	if(m_num_waiters.load() == 0) return;
-	{ const std::lock_guard lock(m_progress_mutex); } // the waiter is either before its test or asleep
+	{
+		const std::lock_guard lock(m_progress_mutex); // a waiter is either before its test or asleep
+		if(!is_behind_by_halves(1)) ++m_num_let_go;
+	}
 	m_progress.notify_all();
 }
 
@@ -316,13 +344,17 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	}
 	finish_replay(pipeline);
 	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
+		const queue_priority queue = (*submitted)->priority;
 		pipeline.submit(std::move(*submitted));
+		note_handed_over(pipeline, queue);
 	} else if(const auto* const created = std::get_if<buffer_event>(&e)) {
 		if(m_settings.graphs != nullptr) m_settings.graphs->create_buffer(created->info);
 		pipeline.create_buffer(created->info);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&e)) {
 		if(m_settings.graphs != nullptr) m_settings.graphs->destroy_buffer(destroyed->id);
 		pipeline.destroy_buffer(destroyed->id);
+	} else if(const auto* const announced = std::get_if<queue_event>(&e)) {
+		pipeline.announce(announced->queue);
 	} else {
 		pipeline.flush();
 	}
@@ -341,6 +373,7 @@ void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
 	m_rest = std::move(event);
 	m_rest.first.value += num_tasks;
 	m_rest.repetitions -= planned;
+	note_handed_over(pipeline, m_rest.program->lowest_queue);
 	note_planned(pipeline, num_tasks);
 }
 
@@ -348,6 +381,7 @@ void scheduler::finish_replay(scheduling_pipeline& pipeline) {
 	if(m_rest.repetitions == 0) return;
 	const auto rest = std::exchange(m_rest, {});
 	pipeline.replay(rest.program, rest.first, rest.repetitions, rest.site, false);
+	note_handed_over(pipeline, rest.program->lowest_queue);
 	note_planned(pipeline, rest.program->tasks.size() * rest.repetitions);
 }
 
@@ -365,6 +399,10 @@ void scheduler::finish_replay_without_input(scheduling_pipeline& pipeline) {
 	finish_replay(pipeline);
 }
 
+void scheduler::note_handed_over(const scheduling_pipeline& pipeline, const queue_priority queue) {
+	m_newest[queue].num_handed_over.store(pipeline.counts().instructions, std::memory_order_relaxed);
+}
+
 void scheduler::note_planned(const scheduling_pipeline& pipeline, const std::uint64_t num_events) {
 	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
 	m_num_planned.fetch_add(num_events, std::memory_order_release);
@@ -372,7 +410,7 @@ void scheduler::note_planned(const scheduling_pipeline& pipeline, const std::uin
 }
 
 void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {
-	static_assert(std::variant_size_v<event> == static_cast<std::size_t>(plan_input::flush) + 1);
+	static_assert(std::variant_size_v<event> == static_cast<std::size_t>(plan_input::queue) + 1);
 	traced_plan planned{static_cast<plan_input>(e.index()), {}, 0};
 	if(const auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) planned.submission = (*submitted)->submission;
 	if(const auto* const replayed = std::get_if<replay_event>(&e)) planned.submission = replayed->first;

@@ -2,6 +2,7 @@
 // The thread that plans while the executor runs.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -27,8 +28,8 @@ namespace celerity {
 
 struct scheduler_settings {
 	pipeline_settings pipeline;
-	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that. Twice as many for queues with a priority, which
-	/// would wait for the work of others otherwise.
+	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that. Twice as many for queues with a priority. With
+	/// queues of several priorities, a queue with little unfinished work of its own may go on, as long as all that is ahead is bounded.
 	std::uint64_t run_ahead = 16;
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
@@ -70,6 +71,8 @@ class scheduler {
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
 	void flush();
+	/// There is a queue of this priority. As submit().
+	void announce(queue_priority queue);
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
 	bool throttle(std::chrono::milliseconds limit, queue_priority queue = 0);
@@ -82,6 +85,8 @@ class scheduler {
 
 	/// The executor has passed a horizon or epoch.
 	void notify_reached(task_id reached, bool is_epoch);
+	/// `has_at_most` of the sink may have changed. Any thread.
+	void notify_load() { notify_progress(); }
 	/// Holds all input back (it queues up), or lets it go; for measurements.
 	void set_paused(bool paused);
 	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
@@ -119,7 +124,10 @@ class scheduler {
 		task_id reached;
 	};
 	struct flush_event {};
-	using event = std::variant<std::shared_ptr<task>, replay_event, buffer_event, destroy_event, reached_event, flush_event>;
+	struct queue_event {
+		queue_priority queue = 0;
+	};
+	using event = std::variant<std::shared_ptr<task>, replay_event, buffer_event, destroy_event, reached_event, flush_event, queue_event>;
 
 	/// Counts the instructions, and passes horizons and epochs as soon as they are planned.
 	class dry_sink final : public instruction_sink {
@@ -160,6 +168,7 @@ class scheduler {
 
 	mutable std::mutex m_progress_mutex;
 	std::condition_variable m_progress;
+	std::uint64_t m_num_let_go = 0; ///< all who waited go on, also those who wake up when others are far ahead again; guarded by m_progress_mutex
 	std::atomic<std::uint64_t> m_num_pushed{0};
 	std::atomic<std::uint64_t> m_num_planned{0};
 	std::atomic<std::uint64_t> m_num_accounted{0}; ///< planned, and in the statistics
@@ -168,7 +177,13 @@ class scheduler {
 	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
 	std::atomic<bool> m_is_throttled{false};
-	std::atomic<int> m_num_throttled{0}; ///< calls of `throttle` for queues without a priority
+	std::atomic<std::uint32_t> m_queues{0}; ///< bit q: queue q was announced
+	/// Of the newest task of a queue: what is planned once it is, and what the sink has got then.
+	struct newest_task {
+		std::atomic<std::uint64_t> num_pushed{0};
+		std::atomic<std::uint64_t> num_handed_over{0};
+	};
+	std::array<newest_task, max_queue_priority + 1> m_newest;
 
 	mutable std::mutex m_notices_mutex;
 	std::vector<planning_notice> m_notices;
@@ -179,8 +194,9 @@ class scheduler {
 	plan_totals m_totals;
 
 	/// A replay counts as its tasks.
+	/// Returns `m_num_pushed`.
 	template <typename Event>
-	void push(Event&& e, std::uint64_t num_events = 1);
+	std::uint64_t push(Event&& e, std::uint64_t num_events = 1);
 	void run();
 	bool take_input(std::vector<event>& out, bool may_report_idle);
 	void handle(scheduling_pipeline& pipeline, event&& e);
@@ -189,14 +205,19 @@ class scheduler {
 	void finish_replay(scheduling_pipeline& pipeline);
 	/// The executor must not wait for the end of a period if there is no more input.
 	void finish_replay_without_input(scheduling_pipeline& pipeline);
+	/// The newest task of the queue is planned.
+	void note_handed_over(const scheduling_pipeline& pipeline, queue_priority queue);
 	void note_planned(const scheduling_pipeline& pipeline, std::uint64_t num_events);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(planning_notice&& notice);
 	pipeline_observers make_observers();
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
+	std::uint64_t most_waiting_events() const;
 	/// By more than so many halves of what queues without a priority may be ahead.
 	bool is_behind_by_halves(std::uint64_t halves) const;
+	/// Whether a queue has little unfinished work: `halves` of a half of what it may have while others keep the program from being further ahead.
+	bool is_short_of_work(queue_priority queue, std::uint64_t halves) const;
 	void forget_dead_buffers();
 };
 

@@ -28,6 +28,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
 
 void scheduling_pipeline::create_buffer(const buffer_info& info) {
 	end_replay();
+	m_repeated.reset();
 	if(m_program != nullptr) m_program->add_buffer(info);
 	m_tasks.create_buffer(info);
 	m_commands.create_buffer(info);
@@ -36,6 +37,7 @@ void scheduling_pipeline::create_buffer(const buffer_info& info) {
 
 void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 	end_replay();
+	m_repeated.reset();
 	m_replays.forget_buffer(id, position().tasks);
 	m_tasks.destroy_buffer(id);
 	m_commands.destroy_buffer(id);
@@ -44,6 +46,8 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 }
 
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
+	m_is_repeating = m_repeated != nullptr && can_be_stop(*submitted, *m_repeated);
+	if(!m_is_repeating) m_repeated.reset();
 	if(m_replays.current() != nullptr && expand_stop(submitted)) return;
 	if(m_replays.is_replaying() && can_be_stop(*submitted, *m_replays.program())) m_replays.note_stop();
 	if(m_replays.is_searching_stop(*submitted)) {
@@ -58,6 +62,7 @@ void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
 }
 
 void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
+	m_instructions.set_repeating(m_is_repeating || m_is_catching_up);
 	m_new_tasks.clear();
 	m_tasks.add(std::move(submitted), m_new_tasks);
 	if(m_program != nullptr && !m_is_catching_up) { // before there are instructions that exchange something for it
@@ -78,9 +83,16 @@ void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
 
 void scheduling_pipeline::flush() {
 	end_replay();
+	m_repeated.reset();
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
 	compile_ready();
+}
+
+void scheduling_pipeline::announce(const queue_priority queue) {
+	end_replay();
+	m_repeated.reset();
+	m_instructions.announce(queue);
 }
 
 void scheduling_pipeline::notify_epoch_reached(const task_id reached) {

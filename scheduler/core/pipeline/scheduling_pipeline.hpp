@@ -74,6 +74,8 @@ class scheduling_pipeline {
 	    bool may_leave_rest);
 	/// Compiles everything that is held back.
 	void flush();
+	/// There is a queue of this priority.
+	void announce(queue_priority queue);
 	/// The executor has passed this horizon or epoch. The graphs drop all that they keep of the time before it.
 	void notify_epoch_reached(task_id reached);
 
@@ -113,6 +115,8 @@ class scheduling_pipeline {
 	bool m_uses_templates;
 	replay_memory m_replays;
 	bool m_is_catching_up = false; ///< the executor has the instructions of what is planned now
+	bool m_is_repeating = false;   ///< the present task, a repetition or a stop, is one that a template may repeat
+	std::shared_ptr<const recorded_program> m_repeated; ///< the latest one, if only stops have come after its replay
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;

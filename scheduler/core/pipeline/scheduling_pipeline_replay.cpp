@@ -77,6 +77,7 @@ void scheduling_pipeline::end_replay() {
 
 std::uint32_t scheduling_pipeline::replay(const std::shared_ptr<const recorded_program>& program, const submission_id first, const std::uint32_t repetitions,
     const std::uint64_t site, const bool may_leave_rest) {
+	m_repeated = program;
 	std::uint32_t done = 0;
 	const auto next = [&] { return submission_id(first.value + done * program->tasks.size()); };
 	while(done < repetitions) {
@@ -112,12 +113,14 @@ std::uint32_t scheduling_pipeline::replay(const std::shared_ptr<const recorded_p
 }
 
 void scheduling_pipeline::plan_repetition(const recorded_program& program, const submission_id first, const std::uint64_t site) {
+	const bool was_repeating = std::exchange(m_is_repeating, true);
 	for(std::size_t i = 0; i < program.tasks.size(); ++i) {
 		auto node = std::make_shared<task>(program.tasks[i]);
 		node->submission = submission_id(first.value + i);
 		node->site = site;
 		plan(std::move(node));
 	}
+	m_is_repeating = was_repeating;
 }
 
 bool scheduling_pipeline::read_state(const std::span<const buffer_id> buffers) {

@@ -253,7 +253,7 @@ struct system_capabilities {
 	std::size_t joined_bytes = 0;
 	/// Data that a device lacks of several others: up to this size it arrives by one gather, beyond it by one copy from each of them.
 	std::size_t gathered_bytes = 0;
-	/// Horizons that the program may be ahead of the execution. Matters once queues of several priorities have submitted tasks.
+	/// Horizons that the program is ahead of the execution, unless some work takes long. Matters once there are queues of several priorities.
 	std::size_t most_horizons_ahead = 34;
 
 	std::size_t num_memories() const { return first_device_memory_value + num_devices; }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
+
 #include "instruction.hpp"
+#include "task.hpp"
 
 namespace celerity {
 
@@ -9,6 +12,9 @@ namespace celerity {
 class instruction_sink {
   public:
 	virtual void submit(instruction_batch&& batch) = 0;
+	/// Whether the sink knows the first `num_handed_over` instructions, and at most `most` of the queue are unfinished. False without queues of several
+	/// priorities. Any thread.
+	virtual bool has_at_most(queue_priority /*queue*/, std::uint64_t /*most*/, std::uint64_t /*num_handed_over*/) const { return false; }
 
   protected:
 	~instruction_sink() = default; // nobody owns a sink through this type

@@ -21,9 +21,9 @@
 
 namespace celerity {
 
-enum class plan_input : std::uint8_t { task, replay, buffer, buffer_end, progress, flush };
+enum class plan_input : std::uint8_t { task, replay, buffer, buffer_end, progress, flush, queue };
 template <>
-inline constexpr std::array<const char*, 6> names_of<plan_input>{"task", "replay", "buffer", "end of buffer", "progress", "flush"};
+inline constexpr std::array<const char*, 7> names_of<plan_input>{"task", "replay", "buffer", "end of buffer", "progress", "flush", "queue"};
 enum class application_call : std::uint8_t { submit, map, blocked, wait };
 template <>
 inline constexpr std::array<const char*, 4> names_of<application_call>{"submit", "map", "blocked", "wait"};

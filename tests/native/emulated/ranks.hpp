@@ -238,13 +238,12 @@ class rank {
 
 	/// Two steps, `turns` times.
 	void replay(const std::array<task, 2>& two_steps, const std::uint32_t turns) {
-		auto recorded = std::make_shared<recorded_program>();
-		recorded->tasks.assign(two_steps.begin(), two_steps.end());
-		for(auto& each : recorded->tasks) {
+		std::vector<task> steps(two_steps.begin(), two_steps.end());
+		for(auto& each : steps) {
 			set_geometry(each);
 			each.priority = ++m_num_submits % m_how.num_priorities;
 		}
-		recorded->buffers = buffers_of(recorded->tasks);
+		const auto recorded = std::make_shared<recorded_program>(std::move(steps));
 		bool has_peeked = !m_how.peeks;
 		for(std::uint32_t done = 0; done < turns;) {
 			if(!has_peeked && done >= turns / 2) {
