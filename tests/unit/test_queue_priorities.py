@@ -271,13 +271,17 @@ def test_urgent_tasks_do_not_wait_for_a_thread_that_submits_slow_ones_without_en
         high.fill(weights, 2)  # no later task writes it, and many horizons pass
         thread = threading.Thread(target=load)
         thread.start()
+        watchdog = threading.Timer(25, gate.set)
+        watchdog.start()
         try:
             for number in range(100):
                 high.parallel_for(4, step, state.read_write(access.one_to_one()), weights.read(access.one_to_one()))
                 np.testing.assert_array_equal(high.fence(state).result(30), np.full(4, 2.0 * (number + 1)))
+            assert not gate.is_set(), "urgent tasks wait for slow ones"
             time.sleep(0.1)
             assert num_submitted[0] < 2000, "nothing holds the other thread back"
         finally:
+            watchdog.cancel()
             is_over.set()
             gate.set()
             thread.join()
