@@ -29,6 +29,7 @@ from celerity_py.vocabulary.combinations import (
     name_of_callable,
     partial_shape,
 )
+from celerity_py.vocabulary.integers import to_flag
 from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import ReductionName
@@ -125,7 +126,7 @@ def reduction(
         float16.
 
     Raises:
-        ArgumentTypeError: If `buffer` is no buffer.
+        ArgumentTypeError: If `buffer` is no buffer, or `include_current` or `deterministic` no truth value.
         UsageError: If the operation is unknown or not defined for the buffer's dtype, or if a callable comes without
             an identity that the elements can hold, or does not combine two identities to the identity. With `CHECK`,
             `combine` also raises if the identity changes a value.
@@ -134,6 +135,8 @@ def reduction(
         raise ArgumentTypeError(f"celerity.reduction() needs a Buffer, not {buffer!r}.")
     record = buffer.record
     dtype = record.dtype
+    include_current = to_flag(include_current, "celerity.reduction(include_current=...)")
+    deterministic = to_flag(deterministic, "celerity.reduction(deterministic=...)")
     if dtype.shape:
         raise UsageError(
             f"The reduction into {record.label} got a buffer of {record.type_name}. Reduce into a buffer without "

@@ -22,7 +22,14 @@ from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.type_rules import NUMBERS, can_hold, describe_value, is_in_range, refuse_value
+from celerity_py.vocabulary.type_rules import (
+    NUMBERS,
+    can_hold,
+    describe_value,
+    is_in_range,
+    refuse_masked,
+    refuse_value,
+)
 
 if TYPE_CHECKING:
     from celerity_py.calls.partial_results import Reducer
@@ -170,6 +177,7 @@ def _element(record: BufferRecord, value: Any) -> Any:
     def use() -> str:
         return f"queue.fill() got {describe_value(value)} for {record.label}"
 
+    refuse_masked(value, f"queue.fill() of {record.label} got")
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -83,6 +83,7 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.permute(0, 0), r"permutation of 0 to 1, not \(0, 0\)"),
         (lambda: access.permute(1, 2), "permutation"),
         (access.permute, "permutation"),
+        (lambda: access.neighborhood(np.array(1.5)), r"1, not \(array\(1\.5\)\)\.$"),  # type: ignore[arg-type]
         (lambda: access.neighborhood([1, 1]), r"not \(\[1, 1\]\)\. Write access\.neighborhood\(1, 1\)\."),  # type: ignore[arg-type]
         (lambda: access.neighborhood((1, 2)), r"Write access\.neighborhood\(1, 2\)\."),  # type: ignore[arg-type]
         (lambda: access.neighborhood(np.array([1])), r"Write access\.neighborhood\(1\)\."),  # type: ignore[arg-type]

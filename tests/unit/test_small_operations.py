@@ -105,6 +105,8 @@ def test_a_fill_takes_one_value(value: Any) -> None:
         u = celerity.Buffer(4, name="u")
         with pytest.raises(ArgumentTypeError, match=r'queue.fill\(\) got .* for B\d+ "u"\. It takes one value'):
             queue.fill(u, value)
+        with pytest.raises(ArgumentTypeError, match=r'queue.fill\(\) of B\d+ "u" got a masked array'):
+            queue.fill(u, np.ma.masked)
 
 
 def test_the_runtime_divides_a_fill_among_all_devices() -> None:
