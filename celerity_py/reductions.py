@@ -17,6 +17,7 @@ from celerity_py import _native
 from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.comparison.program_digests import digest_of_function
+from celerity_py.comparison.value_digests import digest_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.accesses import explain_argument
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -71,7 +72,7 @@ class Reduction(StandsForArray):
         Args:
             buffer: The target.
             combination: The operation.
-            digest: Of its code; the same on all ranks.
+            digest: Of its code and identity; the same on all ranks.
             include_current: See `reduction`.
         """
         self = cls.__new__(cls)
@@ -205,4 +206,5 @@ def _by_callable(buffer: Buffer[Any], op: Callable[..., Any], include_current: b
             f"The reduction by {name} into {record.label} has the identity {identity!r}, which its elements of "
             f"{record.dtype} and its shape {record.shape} cannot hold."
         )
-    return Reduction.on_host(buffer, combination_by(op, value, record), digest_of_function(op), include_current)
+    digest = digest_of((digest_of_function(op), np.asarray(identity, record.dtype)))
+    return Reduction.on_host(buffer, combination_by(op, value, record), digest, include_current)

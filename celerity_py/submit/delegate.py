@@ -190,7 +190,8 @@ class SubmitDelegate:
             submission = CollectiveSubmission(kind, label, fn, kept, box, frame)
             submission.group = group
         origin = runtime.origins.of(submission)
-        task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin)
+        group_name = "" if group is None else repr(group.name)
+        task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin, group_name)
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
         return submission, task, accesses
