@@ -24,6 +24,14 @@ def is_step_one(item: slice) -> bool:
     return item.step is None or (is_int(item.step) and item.step == 1)
 
 
+def counts_from_end(item: Any) -> bool:
+    """Whether something is a slice whose end NumPy would count from the end of an array, such as `slice(1, -1)`."""
+    if not isinstance(item, slice) or not is_int(item.stop):
+        return False
+    start = 0 if item.start is None else item.start
+    return is_int(start) and bool(item.stop < 0 <= start)
+
+
 def to_int(value: Any) -> int:
     """The value of anything that counts as an integer.
 
