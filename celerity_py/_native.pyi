@@ -1179,13 +1179,13 @@ class Task:
     @staticmethod
     def kernel(box: Box, granularity: object | None = None, division: tuple[int, int, int, int, object] = (0, 1, 0, 0, None), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
         """
-        reductions: (buffer, op, dtype name, include_current) each; for the op "callable" also (number, name, digest of the code).
+        reductions: (buffer, op, dtype name, include_current) each; for the op "callable" also (number, name, digest of code and identity).
         """
 
     @staticmethod
-    def host_task(box: Box, on: str = 'split', unordered: bool = False, granularity: object | None = None, objects: Sequence[int] = [], origin: tuple[int, int] = (0, 0)) -> Task:
+    def host_task(box: Box, on: str = 'split', unordered: bool = False, granularity: object | None = None, objects: Sequence[int] = [], origin: tuple[int, int] = (0, 0), group: str = '') -> Task:
         """
-        on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.
+        on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending. group: of a collective host task, as the program names it.
         """
 
     @property

@@ -27,7 +27,7 @@ from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.comparison.mapper_identity import CannotTell, code_or_object_of, identity_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.gathered_rows import GatheredRows
-from celerity_py.vocabulary.integers import is_int, is_step_one
+from celerity_py.vocabulary.integers import counts_from_end, is_int, is_step_one, to_flag
 from celerity_py.vocabulary.static_types import NeighborhoodShape
 
 __all__ = ["all", "even_split", "fixed", "gather", "neighborhood", "one_to_one", "permute", "pure", "slice"]
@@ -66,6 +66,7 @@ def fixed(box: Any) -> RangeMapper:
 
     Raises:
         ArgumentTypeError: If `box` has another type, or a slice lacks a bound or has another step.
+        UsageError: If a slice ends at a negative coordinate, but does not begin at one.
     """
     if not isinstance(box, Box | Region):
         box = _box_of_slices(box)
@@ -127,8 +128,7 @@ def neighborhood(*extents: int, shape: NeighborhoodShape = "box", wrap: bool = F
         )
     if not isinstance(shape, str) or shape not in _SHAPES:
         raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
-    if not isinstance(wrap, bool):
-        raise UsageError(f"access.neighborhood() needs wrap=True or wrap=False, not wrap={wrap!r}.")
+    wrap = to_flag(wrap, "access.neighborhood(wrap=...)")
     kept = (_periodic_neighborhoods if wrap else _neighborhoods)[shape]
     if len(kept) >= _MOST_KEPT:
         kept.clear()
@@ -196,7 +196,8 @@ def permute(*dims: int) -> RangeMapper:
 
 def _unpacked(name: str, given: tuple[Any, ...]) -> str:
     """The call to write instead of one with integers in a list, tuple or array; empty if it is something else."""
-    items = given[0] if len(given) == 1 and hasattr(given[0], "__len__") and hasattr(given[0], "__iter__") else ()
+    is_sequence = len(given) == 1 and hasattr(given[0], "__len__") and hasattr(given[0], "__iter__")
+    items = given[0] if is_sequence and getattr(given[0], "shape", None) != () else ()
     if not 1 <= len(items) <= 3 or not builtins.all(map(is_int, items)):
         return ""
     return f" Write access.{name}({', '.join(map(str, items))})."
@@ -266,6 +267,11 @@ def _box_of_slices(items: Any) -> Box:
         if not bounded:
             raise ArgumentTypeError(
                 f"access.fixed() takes a Box, a Region, or slices with both bounds and step 1, not {items!r}."
+            )
+        if counts_from_end(item):
+            raise UsageError(
+                f"access.fixed() takes global coordinates, in which negative bounds do not count from the end, but "
+                f"{item} does. Write slice({item.start}, extent - {-item.stop})."
             )
     return Box([item.start for item in given], [max(item.start, item.stop) for item in given])
 

@@ -31,10 +31,11 @@ from celerity_py.vocabulary.accesses import (
     new_access,
 )
 from celerity_py.vocabulary.buffer_records import BufferRecord
-from celerity_py.vocabulary.integers import to_ints
+from celerity_py.vocabulary.integers import to_flag, to_ints
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import Element, LocalParts, SupportsDLPack
 from celerity_py.vocabulary.submissions import Site
+from celerity_py.vocabulary.type_rules import to_dtype
 
 if TYPE_CHECKING:
     from celerity_py.host_objects import HostObject
@@ -151,7 +152,7 @@ class Buffer(StandsForArray, Generic[Element]):
             CelerityError: If an earlier task failed.
             ArgumentTypeError: If `array` is a masked array, or one that neither NumPy nor CuPy can take.
         """
-        given = take_array(array, "Buffer.from_array() got", copy=copy)
+        given = take_array(array, "Buffer.from_array() got", copy=to_flag(copy, "Buffer.from_array(copy=...)"))
         frame = sys._getframe(1)
         record = _record_of(given.array.shape, given.array.dtype, element, name, frame, holds_element=True)
         return cls.__new__(cls)._start(record, [(record.box, given)])
@@ -273,7 +274,7 @@ class Buffer(StandsForArray, Generic[Element]):
         """
         frame = sys._getframe(1)
         record = _record_of(shape, dtype, element, name, frame)
-        taken = take_parts(parts, record, copy=copy)
+        taken = take_parts(parts, record, copy=to_flag(copy, "Buffer.from_local(copy=...)"))
         held_by_ranks = exchange_boxes(lifecycle.current(), record, [box for box, _ in taken], frame)
         return cls.__new__(cls)._start(record, taken, held_by_ranks)
 
@@ -482,10 +483,7 @@ def _shape_before(element: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int
 
 
 def _dtype_of(dtype: npt.DTypeLike, element: Any) -> np.dtype[Any]:
-    try:
-        result = np.dtype(dtype)
-    except TypeError as error:
-        raise ArgumentTypeError(f"{dtype!r} is no dtype: {error}") from None
+    result = to_dtype(dtype, "A buffer")
     if result.shape:
         raise UsageError(
             f"A buffer's dtype is that of a single value, not {result!r}. Pass the dimensions of an element by "

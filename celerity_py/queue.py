@@ -424,7 +424,8 @@ class Queue(IsHandle):
     def dot(self, u: Buffer[Element], v: Buffer[Element]) -> Future[Any]:
         """Ask for the sum of the products of the elements of two buffers, as `np.vdot` gives it. Collective.
 
-        The sum has 64 bits, or 128 if it is complex, also for smaller elements. Only the sum travels.
+        The sum has 64 bits, or 128 if it is complex, also for smaller elements. Sums of integers wrap around. Only the
+        sum travels.
 
         Args:
             u: Numbers; the conjugate complex ones take part.
@@ -442,7 +443,7 @@ class Queue(IsHandle):
         return dot(self._runtime_for("dot()"), u, v, _getframe(1), self._priority)
 
     def norm(self, u: Buffer[Any]) -> Future[float]:
-        """Ask for the Euclidean norm of the elements of a buffer: the root of `dot(u, u)`. Collective.
+        """Ask for the Euclidean norm of the elements of a buffer, in double precision. Collective.
 
         Args:
             u: Numbers, real or complex.

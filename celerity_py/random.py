@@ -23,6 +23,7 @@ import numpy as np
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.type_rules import to_dtype
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -162,10 +163,13 @@ def _make(call: _Call, where: Any, key: tuple[Any, Any], dtype: npt.DTypeLike, x
     if any(low < 0 for low in box.min):
         raise UsageError(f"random.{call}() takes global coordinates from 0, not the box {box}.")
     seed, stream = (_key_word(call, name, word) for name, word in zip(("seed", "stream"), key, strict=True))
-    kind = np.dtype(dtype)
+    kind = to_dtype(dtype, f"random.{call}()")
     if call != "bits" and kind not in {np.dtype(np.float32), np.dtype(np.float64)}:
         raise UsageError(f"random.{call}() makes float32 or float64, not {kind}. Convert them: .astype({kind.name!r}).")
-    xp = xp or getattr(where, "xp", np)
+    if xp is None:
+        xp = getattr(where, "xp", np)
+    elif getattr(xp, "__name__", "") not in {"numpy", "cupy"}:
+        raise ArgumentTypeError(f"random.{call}(xp=...) takes the module numpy or cupy, such as chunk.xp, not {xp!r}.")
     out = xp.empty((*box.shape, 4) if call == "bits" else box.shape, kind)
     if xp is not np:
         _fill_on_gpu(call, box, seed, stream, out)

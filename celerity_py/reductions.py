@@ -17,6 +17,7 @@ from celerity_py import _native
 from celerity_py.buffer import Buffer
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.comparison.program_digests import digest_of_function
+from celerity_py.comparison.value_digests import digest_of
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.accesses import explain_argument
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -29,6 +30,7 @@ from celerity_py.vocabulary.combinations import (
     name_of_callable,
     partial_shape,
 )
+from celerity_py.vocabulary.integers import to_flag
 from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import ReductionName
@@ -70,7 +72,7 @@ class Reduction(StandsForArray):
         Args:
             buffer: The target.
             combination: The operation.
-            digest: Of its code; the same on all ranks.
+            digest: Of its code and identity; the same on all ranks.
             include_current: See `reduction`.
         """
         self = cls.__new__(cls)
@@ -125,7 +127,7 @@ def reduction(
         float16.
 
     Raises:
-        ArgumentTypeError: If `buffer` is no buffer.
+        ArgumentTypeError: If `buffer` is no buffer, or `include_current` or `deterministic` no truth value.
         UsageError: If the operation is unknown or not defined for the buffer's dtype, or if a callable comes without
             an identity that the elements can hold, or does not combine two identities to the identity. With `CHECK`,
             `combine` also raises if the identity changes a value.
@@ -134,6 +136,8 @@ def reduction(
         raise ArgumentTypeError(f"celerity.reduction() needs a Buffer, not {buffer!r}.")
     record = buffer.record
     dtype = record.dtype
+    include_current = to_flag(include_current, "celerity.reduction(include_current=...)")
+    deterministic = to_flag(deterministic, "celerity.reduction(deterministic=...)")
     if dtype.shape:
         raise UsageError(
             f"The reduction into {record.label} got a buffer of {record.type_name}. Reduce into a buffer without "
@@ -202,4 +206,5 @@ def _by_callable(buffer: Buffer[Any], op: Callable[..., Any], include_current: b
             f"The reduction by {name} into {record.label} has the identity {identity!r}, which its elements of "
             f"{record.dtype} and its shape {record.shape} cannot hold."
         )
-    return Reduction.on_host(buffer, combination_by(op, value, record), digest_of_function(op), include_current)
+    digest = digest_of((digest_of_function(op), np.asarray(identity, record.dtype)))
+    return Reduction.on_host(buffer, combination_by(op, value, record), digest, include_current)

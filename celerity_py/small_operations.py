@@ -22,7 +22,14 @@ from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.type_rules import NUMBERS, can_hold, describe_value, is_in_range, refuse_value
+from celerity_py.vocabulary.type_rules import (
+    NUMBERS,
+    can_hold,
+    describe_value,
+    is_in_range,
+    refuse_masked,
+    refuse_value,
+)
 
 if TYPE_CHECKING:
     from celerity_py.calls.partial_results import Reducer
@@ -126,30 +133,30 @@ class _RootFuture(Future[float]):
 
 def dot(runtime: Runtime, u: Any, v: Any, frame: FrameType, priority: int) -> Future[Any]:
     """See `Queue.dot`."""
-    return _dot(runtime, u, v, "dot", frame, _NumberFuture, priority)
+    return _dot(runtime, u, v, _DOT, frame, _NumberFuture, priority)
 
 
 def norm(runtime: Runtime, u: Any, frame: FrameType, priority: int) -> Future[float]:
     """See `Queue.norm`."""
-    return _dot(runtime, u, u, "norm", frame, _RootFuture, priority)
+    return _dot(runtime, u, u, _NORM, frame, _RootFuture, priority)
 
 
 def _dot(  # noqa: PLR0917 - one call per line above
-    runtime: Runtime, u: Any, v: Any, call: str, frame: FrameType, future: type[Future[Any]], priority: int
+    runtime: Runtime, u: Any, v: Any, work: _Work, frame: FrameType, future: type[Future[Any]], priority: int
 ) -> Future[Any]:
+    call = work.name.removeprefix("queue.")
     first, second = (_record(runtime, buffer, call) for buffer in (u, v))
-    kind = first.dtype.base.kind
-    if kind not in _SUMS:
-        raise UsageError(f"queue.{call}() takes buffers of numbers, but {first.label} has {first.type_name}.")
+    if first.dtype.base.kind not in _SUMS:
+        raise UsageError(f"{work.name}() takes buffers of numbers, but {first.label} has {first.type_name}.")
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         raise UsageError(
-            f"queue.{call}() takes buffers of equal shape and dtype, but {first.label} has {first.shape} and "
+            f"{work.name}() takes buffers of equal shape and dtype, but {first.label} has {first.shape} and "
             f"{first.type_name}, and {second.label} has {second.shape} and {second.type_name}."
         )
-    total = make_buffer((), _SUMS[kind], f"{call} of {first.label}", frame)
+    total = make_buffer((), work.sum_of(first.dtype.base), f"{call} of {first.label}", frame)
     args = u.read(one_to_one()), v.read(one_to_one()), reduction(total, "sum")
-    kernel = _kernel_for(_DOT, first.dtype, u.ndim)
-    runtime.submit_kernel(kernel, first.shape, args, f"queue.{call}", (), None, frame, priority)
+    kernel = _kernel_for(work, first.dtype, u.ndim)
+    runtime.submit_kernel(kernel, first.shape, args, None, (), None, frame, priority)
     return runtime.fence(total.record, total.record.box, True, frame, future, priority=priority)
 
 
@@ -170,6 +177,7 @@ def _element(record: BufferRecord, value: Any) -> Any:
     def use() -> str:
         return f"queue.fill() got {describe_value(value)} for {record.label}"
 
+    refuse_masked(value, f"queue.fill() of {record.label} got")
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -221,6 +229,11 @@ class _Work(NamedTuple):
     on_arrays: Callable[..., None]
     source: str
     kinds: str = NUMBERS  # of the dtypes for which there is CUDA C++
+    keeps_integers: bool = True  # in sums; otherwise float64, in which no sum of squares wraps around
+
+    def sum_of(self, dtype: np.dtype[Any]) -> str:
+        """The dtype in which numbers of this dtype add up."""
+        return _SUMS[dtype.kind if self.keeps_integers or dtype.kind not in "iu" else "f"]
 
 
 def _fill_array(chunk: Chunk, target: View, value: Any) -> None:
@@ -232,8 +245,16 @@ def _copy_array(chunk: Chunk, target: View, source: View, *shift: int) -> None:
 
 
 def _dot_arrays(chunk: Chunk, u: View, v: View, total: Reducer) -> None:
+    _add_products(chunk, u, v, total, _DOT)
+
+
+def _norm_arrays(chunk: Chunk, u: View, v: View, total: Reducer) -> None:
+    _add_products(chunk, u, v, total, _NORM)
+
+
+def _add_products(chunk: Chunk, u: View, v: View, total: Reducer, work: _Work) -> None:
     # Not by BLAS, whose threads would take the cores of other devices, and add up in an order of their own.
-    products = chunk.xp.multiply(u[chunk.box].conj(), v[chunk.box], dtype=_SUMS[u.dtype.kind])
+    products = chunk.xp.multiply(u[chunk.box].conj(), v[chunk.box], dtype=work.sum_of(u.dtype))
     total.combine(products.sum())
 
 
@@ -289,6 +310,7 @@ __global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> u, access
 """,
     kinds="iuf",
 )
+_NORM: Final = _DOT._replace(name="queue.norm", on_arrays=_norm_arrays, keeps_integers=False)
 #: In which dtype the products of elements add up, by the kind of the elements.
 _SUMS: Final = {"i": "int64", "u": "uint64", "f": "float64", "c": "complex128"}
 
@@ -299,7 +321,8 @@ def _kernel_for(work: _Work, dtype: np.dtype[Any], ndim: int) -> Kernel:
     cuda: Any = work.on_arrays
     if dtype.name in _native.SCALAR_TYPES and dtype.isnative and dtype.kind in work.kinds:
         source = work.source.replace("$T", SPELLINGS[dtype.name]).replace("$D", str(ndim))
-        source = source.replace("$S", SPELLINGS[_SUMS.get(dtype.kind, "bool")])
+        if dtype.kind in _SUMS:
+            source = source.replace("$S", SPELLINGS[work.sum_of(dtype)])
         cuda = CudaKernel(source, "work")
     return kernel(cpu=work.on_arrays, cuda=cuda, name=work.name)
 

@@ -30,10 +30,8 @@ class ReturnedView(View[Any]):
 
     __slots__ = ()
 
-    @property
-    def array(self) -> NoReturn:
-        """Raises."""
-        self._refuse_late()
+    #: Raises.
+    array: Any = property(lambda view: view._refuse_late())
 
     def __getitem__(self, index: Any) -> NoReturn:
         self._refuse_late()

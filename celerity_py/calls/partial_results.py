@@ -174,15 +174,37 @@ class Reducer(StandsForArray, HolderRecord):
 
         It has the shape of the buffer, and is 0-d for a buffer of one element. It ends with the kernel.
         """
+        self._check_array()
         self._port.has_combined = True
         return self._base
+
+    @array.setter
+    def array(self, value: Any) -> None:
+        if value is not self._base:  # out.array += x updates in place, and then assigns the array to itself
+            raise UsageError(
+                f"{self._owner.describe()} assigns {describe_value(value)} to out.array of the reduction into "
+                f"{self._port.record.label}, which stays the memory of the partial result. Write out.combine(value), "
+                f"or out.array[...] = value."
+            )
+
+    def _check_array(self) -> None:
+        """Refuse elements of which the memory of the partial result has no array."""
 
     def _merge(self, value: Any) -> None:
         self._base[...] = self._operation(self._base, value)
 
     def _at(self, indices: Any, values: Any) -> None:
         self._check_indices(indices)
-        self._operation.at(self._base, indices, values)
+        try:
+            self._operation.at(self._base, indices, values)
+        except (IndexError, ValueError) as error:
+            given = indices if isinstance(indices, tuple) else (indices,)
+            shown = " and ".join(describe_value(_as_array(item)) for item in given)
+            raise UsageError(
+                f"{self._owner.describe()} combines {describe_value(values)} into {self._port.record.label}, whose "
+                f"shape is {self._port.shape}, at indices that do not fit, {shown}: {error}. Pass an array of integers "
+                f"per dimension, as a tuple, and one value or as many values as indices."
+            ) from error
 
     def _check(self, value: Any, given: Any) -> None:
         """Refuse a value that the elements of the buffer cannot hold."""

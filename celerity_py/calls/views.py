@@ -121,6 +121,15 @@ class View(HolderRecord, Generic[Element]):
             array = self._array = self._base[slices] if slices else self._base
         return array
 
+    @array.setter
+    def array(self, value: Any) -> None:
+        if value is not self._array:  # view.array += 1 updates in place, and then assigns the array to itself
+            raise UsageError(
+                f"{self._owner.describe()} assigns {describe_value(value)} to view.array of {self._buffer.label}, "
+                f"which stays the memory of the buffer. Assign to its elements: view[chunk.box] = value, or "
+                f"view.array[...] = value."
+            )
+
     @property
     def shape_box(self) -> Box:
         """The box of the whole buffer."""
@@ -137,7 +146,11 @@ class View(HolderRecord, Generic[Element]):
         return len(self._buffer.box.min)
 
     def padded(
-        self, box: Box, halo: SupportsIndex | Sequence[SupportsIndex], mode: PaddingMode = "constant", value: Any = 0
+        self,
+        box: Box,
+        halo: SupportsIndex | Sequence[SupportsIndex],
+        mode: PaddingMode = "constant",
+        value: Any = None,
     ) -> npt.NDArray[Element]:
         """A new array of `box` and a halo around it, with elements also where the halo leaves the buffer.
 
@@ -148,7 +161,7 @@ class View(HolderRecord, Generic[Element]):
             halo: The width on both sides of each dimension in elements: an integer, or one per dimension.
             mode: Outside of the buffer, "constant" gives `value`, "edge" repeats the nearest element of the buffer,
                 and "wrap" continues at the opposite side.
-            value: A single value that the buffer can hold, for "constant".
+            value: A single value that the buffer can hold, for "constant" only; by default 0.
 
         Raises:
             OutOfBoundsAccess: If the access does not declare an element that the array takes.
@@ -166,11 +179,12 @@ class View(HolderRecord, Generic[Element]):
         shape = (*grown.shape, *self._buffer.dtype.shape)
         result = np.empty_like(self._base, shape=shape, order="C")  # calls CuPy for its arrays
         if mode == "constant":
-            if np.ndim(value) > 0:
-                raise UsageError(f"{use} with {describe_value(value)} as value. Pass a single value.")
-            if not can_hold(self.dtype, value):
-                refuse_value(self.dtype, value, f"{use} and assigns {describe_value(value)}")
-            result[...] = value
+            result[...] = 0 if value is None else self._checked_padding(value, use)
+        elif value is not None:
+            raise UsageError(
+                f'{use} with mode={mode!r} and value={value!r}. Only mode="constant" takes a value: leave one of them '
+                f"out."
+            )
         for part, source in padding.sources(grown, self._buffer.box, mode):
             if not self._covers(source):
                 raise OutOfBoundsAccess(
@@ -179,6 +193,13 @@ class View(HolderRecord, Generic[Element]):
                 )
             result[part] = self[source]
         return result
+
+    def _checked_padding(self, value: Any, use: str) -> Any:
+        if np.ndim(value) > 0:
+            raise UsageError(f"{use} with {describe_value(value)} as value. Pass a single value.")
+        if not can_hold(self.dtype, value):
+            refuse_value(self.dtype, value, f"{use} and assigns {describe_value(value)}")
+        return value
 
     def __getitem__(self, index: Index) -> npt.NDArray[Element]:
         if index.__class__ is Box:

@@ -88,15 +88,12 @@ class _HostCombination(CallableReducer):
 
     __slots__ = ()
 
-    @property
-    def array(self) -> Any:
-        """The partial result, as `Reducer.array` explains."""
+    def _check_array(self) -> None:
         if not is_cupy_dtype(self._port.record.dtype):
             raise UsageError(
                 f"{self._owner.describe()} takes the array of a partial result of {self._port.record.label}, and CuPy "
                 f"has no arrays of {self._port.record.dtype}. Use combine() and combine_at()."
             )
-        return super().array
 
     def _load(self) -> Any:
         port = self._port

@@ -101,10 +101,11 @@ void bind_tasks(nb::module_& m) {
 	nb::class_<task>(m, "Task", "A task before its submit. A Submitter adds the accesses and the name, from the arguments of the call.")
 	    .def_static("kernel", &make_kernel, "box"_a, "granularity"_a.none() = nb::none(), "division"_a = no_hints(), "reductions"_a = nb::tuple(),
 	        "origin"_a = origin{},
-	        "reductions: (buffer, op, dtype name, include_current) each; for the op \"callable\" also (number, name, digest of the code).")
+	        "reductions: (buffer, op, dtype name, include_current) each; for the op \"callable\" also (number, name, digest of code and identity).")
 	    .def_static("host_task", &make_host_task, "box"_a, "on"_a = "split", "unordered"_a = false, "granularity"_a.none() = nb::none(),
-	        "objects"_a = std::vector<std::uint64_t>(), "origin"_a = origin{},
-	        "on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending.")
+	        "objects"_a = std::vector<std::uint64_t>(), "origin"_a = origin{}, "group"_a = "",
+	        "on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending. "
+	        "group: of a collective host task, as the program names it.")
 	    .def_rw("priority", &task::priority, "Of the queue that submits it.")
 	    .def_prop_ro("division", &division_of, "Equal for tasks whose index spaces are divided into the same chunks.");
 }

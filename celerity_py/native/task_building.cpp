@@ -60,9 +60,10 @@ task make_kernel(const user_box& space, const nb::handle granularity, const divi
 }
 
 task make_host_task(const user_box& space, const std::string& on, const bool unordered, const nb::handle granularity, const std::vector<std::uint64_t>& objects,
-    const origin& from) {
+    const origin& from, const std::string& group) {
 	task result;
 	result.kind = task_kind::host_task;
+	result.group = group;
 	result.distribution = look_up<host_distribution>(on, "on");
 	if(result.distribution == host_distribution::split) {
 		result.geometry = make_geometry(space, granularity, no_hints());

@@ -21,12 +21,12 @@ using division = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::in
 
 /// Of a task without hints.
 division no_hints();
-/// `reductions`: a sequence of (buffer, op, dtype name, include_current), and for the op "callable" also (number, name, digest of the code).
+/// `reductions`: a sequence of (buffer, op, dtype name, include_current), and for the op "callable" also (number, name, digest of code and identity).
 task make_kernel(const user_box& space, nanobind::handle granularity, const division& how, nanobind::handle reductions, const origin& from);
 /// `on`: "once", "master" or "split"; only the latter looks at `space` and `granularity`. Those that are not split run in program order, unless `unordered`.
-/// `objects`: the ids of host objects, distinct and ascending.
+/// `objects`: the ids of host objects, distinct and ascending. `group`: of a collective host task.
 task make_host_task(const user_box& space, const std::string& on, bool unordered, nanobind::handle granularity, const std::vector<std::uint64_t>& objects,
-    const origin& from);
+    const origin& from, const std::string& group);
 task make_fence(std::uint64_t buffer, const user_box& where, std::uint64_t user_allocation, bool on_all, bool to_device);
 task make_object_fence(std::uint64_t object, bool on_all);
 task make_epoch(const std::string& action);

@@ -120,8 +120,8 @@ def _title(record: BufferRecord) -> str:
 
 
 def _pairs(parts: Any, who: str) -> list[tuple[Box, Any]]:
-    given = parts.items() if isinstance(parts, Mapping) else parts
-    pairs = list(given) if isinstance(given, Iterable) else [given]
+    given: Any = parts.items() if isinstance(parts, Mapping) else parts
+    pairs = list(given) if isinstance(given, Iterable) and getattr(given, "shape", None) != () else [given]
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[0].__class__ is not Box:
             raise ArgumentTypeError(

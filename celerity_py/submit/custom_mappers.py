@@ -24,7 +24,7 @@ from celerity_py.scheduler.errors import (
     UsageError,
 )
 from celerity_py.vocabulary.accesses import MODE_NAMES, Access, CustomAccess, describe, new_access
-from celerity_py.vocabulary.integers import is_int, is_step_one, to_int
+from celerity_py.vocabulary.integers import counts_from_end, is_int, is_step_one, to_int
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import MapperChunk
 from celerity_py.vocabulary.submissions import Submission
@@ -154,6 +154,8 @@ def evaluate(
             ) from error
         try:
             results.append((box, to_region(result, shape)))
+            if box == global_box:
+                _refuse_count_from_end(result, shape)
         except UsageError as error:
             kind = DimensionMismatch if isinstance(error, DimensionMismatch) else MapperError
             shown = show(result) if isinstance(result, Box | Region) else repr(result)
@@ -209,6 +211,7 @@ def box_in(record: BufferRecord, given: Any, call: str) -> Box:
     else:
         try:
             box = box_from_slices(given, record.shape, f"A {call.partition(' ')[0]} takes a Box or")
+            _refuse_count_from_end(given, record.shape)
         except UsageError as error:
             raise type(error)(f"The {call} {record.label} asks for {given!r}. {error}") from None
     if box.ndim != whole.ndim:
@@ -251,6 +254,24 @@ def box_from_slices(items: Any, shape: tuple[int, ...], expected: str) -> Box:
             bounds = f"The bounds of {item} must be integers."
             raise ArgumentTypeError(f"{expected} {_what_to_write(given)} {bounds}") from None
     return Box(low, [max(a, b) for a, b in zip(low, high, strict=True)])
+
+
+def _refuse_count_from_end(items: Any, shape: tuple[int, ...]) -> None:
+    """Refuse slices such as `slice(1, -1)`, which would be empty, and are meant as those of NumPy.
+
+    A mapper may return one for a chunk at the rim of the buffer, but hardly for the whole index space.
+
+    Raises:
+        OutOfBoundsAccess: If there is one.
+    """
+    given = items if isinstance(items, tuple) else (items,)
+    for position, item in enumerate(given):
+        if counts_from_end(item):
+            extent = shape[position - len(given) if ... in given[:position] else position]
+            raise OutOfBoundsAccess(
+                f"Bounds are global coordinates, and negative ones do not count from the end: write "
+                f"slice({item.start or 0}, {extent + item.stop}) for {item}, or max(0, stop) if it may be empty."
+            )
 
 
 def _what_to_write(given: tuple[Any, ...]) -> str:

@@ -33,6 +33,7 @@ from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
+from celerity_py.vocabulary.integers import to_flag
 from celerity_py.vocabulary.static_types import HostTaskPlace
 from celerity_py.vocabulary.submissions import CollectiveSubmission, Submission
 
@@ -120,7 +121,7 @@ class SubmitDelegate:
                 importlib.import_module("cupy")
         undivided = runtime.undivided
         division = undivided
-        if hints:
+        if hints is not None and (hints.__class__ is not tuple or hints):
             division = hint_resolution.resolve(hints, undivided.oversubscribe, runtime.size, runtime.num_devices)
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
@@ -158,8 +159,7 @@ class SubmitDelegate:
         group = on if isinstance(on, CollectiveGroup) else None
         kind = "host task" if group is None else "collective host task"
         who = f'{kind} "{label}"'
-        if not isinstance(unordered, bool):
-            raise ArgumentTypeError(f"{who}: unordered= takes True or False, not {unordered!r}.")
+        unordered = to_flag(unordered, f"{who}: unordered=")
         granularity = None
         objects: set[int] = set()
         if group is not None:
@@ -190,7 +190,8 @@ class SubmitDelegate:
             submission = CollectiveSubmission(kind, label, fn, kept, box, frame)
             submission.group = group
         origin = runtime.origins.of(submission)
-        task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin)
+        group_name = "" if group is None else repr(group.name)
+        task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin, group_name)
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
         return submission, task, accesses

@@ -112,13 +112,18 @@ def _refuse_inside(item: Any, container: str, who: str) -> None:
 
 
 def _refuse_uncalled(value: Any, who: str) -> None:
-    buffer = getattr(value, "__self__", None)
-    if isinstance(buffer, Buffer):
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, Buffer):
         mode = value.__name__
-        name = buffer.name or "buffer"
+        name = owner.name or "buffer"
         raise ArgumentTypeError(
-            f"{who} got the method {mode} of {buffer.record.label} and no access. Call it with a range mapper: "
+            f"{who} got the method {mode} of {owner.record.label} and no access. Call it with a range mapper: "
             f"{name}.{mode}(access.one_to_one())."
+        )
+    if isinstance(owner, HostObject):
+        raise ArgumentTypeError(
+            f"{who} got the method {value.__name__} of {owner.label} and no side effect. Call it: "
+            f"host_object.{value.__name__}()."
         )
     if any(value is factory for factory in access.FACTORIES):
         raise ArgumentTypeError(

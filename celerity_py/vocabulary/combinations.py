@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from celerity_py.scheduler.errors import UsageError
+from celerity_py.vocabulary.integers import is_int
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
+from celerity_py.vocabulary.type_rules import to_dtype
 
 if TYPE_CHECKING:
     from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -38,12 +40,13 @@ def placed(dtype: Any, ndim: int = 1) -> np.dtype[Any]:
             is the element.
 
     Raises:
+        ArgumentTypeError: If `dtype` is no dtype.
         UsageError: If the values have no order, or `ndim` is another number.
     """
-    value = np.dtype(dtype)
+    value = to_dtype(dtype, "celerity.placed()")
     if value.kind not in "biuf" or not value.isnative:
         raise UsageError(f"celerity.placed() needs values with an order, of a native dtype, not {value}.")
-    if ndim not in {1, 2, 3}:
+    if not is_int(ndim) or not 1 <= ndim <= 3:
         raise UsageError(f"celerity.placed() takes 1, 2 or 3 dimensions, not {ndim!r}.")
     place: Any = (PLACE, np.int64) if ndim == 1 else (PLACE, np.int64, (ndim,))
     return np.dtype([(VALUE, value), place], align=True)

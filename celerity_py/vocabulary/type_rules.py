@@ -20,6 +20,30 @@ _KINDS_OF_LISTS = {"b": NUMBERS, "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 _BEYOND = {"e": 65520.0, "f": float.fromhex("0x1.ffffffp127"), "F": float.fromhex("0x1.ffffffp127")}
 
 
+def to_dtype(given: Any, use: str) -> np.dtype[Any]:
+    """The dtype that a call was given.
+
+    NumPy takes None for float64, and a number or array for its own dtype. In a call with other defaults, and with other
+    arguments that are numbers and arrays, these are mistakes.
+
+    Args:
+        given: Anything.
+        use: Who takes a dtype, as the beginning of a sentence.
+
+    Raises:
+        ArgumentTypeError: If it is none.
+    """
+    dtype, why = getattr(given, "dtype", None), ""
+    if given is not None and (isinstance(given, type | np.dtype) or dtype is None):
+        try:
+            found: np.dtype[Any] = np.dtype(given)
+            return found
+        except (TypeError, ValueError, SyntaxError) as error:
+            why = f": {error}"
+    example = "numpy.float32" if dtype is None or isinstance(given, type) else f"its {dtype}"
+    raise ArgumentTypeError(f"{use} takes a dtype, such as {example}, not {describe_value(given)}{why}.")
+
+
 def can_hold(dtype: np.dtype[Any], value: Any) -> bool:
     """Whether elements of this dtype can hold a value, by NumPy's "same_kind" rule.
 

@@ -36,20 +36,16 @@ def pagerank(queue, ends, sources, weights):
     def links(chunk):
         return slice(ends[chunk.box.min[0]], ends[chunk.box.max[0]])
 
-    pages = len(ends) - 1
+    pages, own = len(ends) - 1, access.one_to_one()
     linking = access.gather(sources, ends)  # the pages that link to the pages of a chunk
     old = celerity.Buffer.from_array(np.full(pages, 1 / pages), name="old")
-    new = celerity.Buffer(pages, np.float64, name="new")
-    change = celerity.Buffer((), np.float64, name="change")
-    matrix = [
-        celerity.Buffer.from_array(ends, name="ends").read(rows),
-        celerity.Buffer.from_array(sources, name="sources").read(links),
-        celerity.Buffer.from_array(weights, name="weights").read(links),
-    ]
+    new, change = celerity.Buffer(pages, np.float64, name="new"), celerity.Buffer((), np.float64, name="change")
+    parts = (ends, rows), (sources, links), (weights, links)
+    matrix = [celerity.Buffer.from_array(array).read(mapper) for array, mapper in parts]
     is_small = {"when": lambda change: change < TOLERANCE, "keep": lambda: old}
     for _ in queue.until(lambda: queue.fence(change), every=5, at_most=AT_MOST, **is_small):
-        own, result = access.one_to_one(), celerity.reduction(change, "max")
-        queue.parallel_for(pages, step, new.write(own), old.read(own), old.read(linking), *matrix, result)
+        accesses = new.write(own), old.read(own), old.read(linking)
+        queue.parallel_for(pages, step, *accesses, *matrix, celerity.reduction(change, "max"))
         old, new = new, old
     return old
 

@@ -34,6 +34,8 @@ _PATIENCE_S: Final = 3.0  # for a peer that is asked for the first difference
 _REMEDIES: Final = {
     "initial contents": " The numbers are digests of the contents. Buffer.from_array() takes the same array on every "
     "rank, so give random numbers a seed; Buffer.from_local() takes what each rank has of its own.",
+    "group": " All ranks take part in the tasks of each group. For some of the ranks alone, divide the communicator in "
+    "the task: part.comm.Split(colour).",
     "plain arguments": " The numbers are digests of all arguments but accesses: print these arguments on each rank. "
     "Values of celerity.rank(), of a clock, or of random numbers without a seed differ.",
 }

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import celerity_py as celerity
-from tests.support.examples import EXAMPLES
-
-FOLDER = Path(__file__).parents[2] / "cluster_jobs" / "examples"
+from cluster_jobs.examples import ensemble
+from tests.failures.launching import run
+from tests.support.examples import ALL_PROGRAMS, EXAMPLES, FOLDER, assert_all_verified
 
 
 @pytest.fixture(params=["cpu:1", "cpu:3"])
@@ -44,3 +44,16 @@ def test_decompositions_and_transforms_are_those_of_the_library() -> None:
     for name, function in (("cholesky", np.linalg.cholesky), ("fft", np.fft.fft2)):
         example = EXAMPLES[name]
         np.testing.assert_allclose(example.part(example.run_by_numpy(*example.arguments)), function(*example.arguments))
+
+
+def test_the_small_programs_run_by_themselves_on_several_ranks() -> None:
+    outcome = run(2, sys.executable, "-c", ALL_PROGRAMS, variables={"CELERITY_DEVICES": "cpu:2"})
+    assert_all_verified(outcome)
+    assert "A device has 93% of the longest one's work." in outcome.output
+
+
+def test_members_of_unequal_costs_are_better_dealt_than_cut() -> None:
+    """As `cluster_jobs/README.md` tells of 40 members on 4 devices."""
+    members = np.arange(40)
+    assert round(ensemble.balance(members % 4), 2) == 0.93
+    assert round(ensemble.balance(members // 10), 2) == 0.58

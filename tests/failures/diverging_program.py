@@ -155,6 +155,16 @@ def group(odd: bool) -> None:
     queue.collective(lambda part: part.comm.Barrier(), group="a" if odd else "b")
 
 
+def group_of_rank(odd: bool) -> None:
+    """As if the ranks of each group had a communicator of their own."""
+    queue.collective(lambda part: part.comm.Barrier(), group="odd" if odd else "even")
+
+
+def identity(odd: bool) -> None:
+    target = celerity.reduction(celerity.Buffer((), np.float32), np.maximum, identity=-int(odd))
+    queue.parallel_for(N, lambda chunk, out: out.combine(np.float32(1)), target)
+
+
 def order(odd: bool) -> None:
     """As if each rank went through a set."""
     for buffer in (v, u) if odd else (u, v):

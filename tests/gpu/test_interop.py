@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,17 @@ def assert_without_host(queue: celerity.Queue) -> None:
     assert executor["memories"][1]["allocations"] == 0, "memory of the host"
     assert executor["copies"]["staging"] == 0
     assert executor["copies"]["initial"] >= 1
+
+
+def add_ones_and_double(queue: celerity.Queue, add_ones: Callable[[Any, Any], None]) -> None:
+    """Kernels that add 50 by another library, in turns with such of CuPy, must wait for each other."""
+    u = celerity.Buffer.from_array(np.zeros((ROWS, COLUMNS)))
+    expected = 0.0
+    for _ in range(20):
+        queue.parallel_for(u.shape, add_ones, u.read_write(access.one_to_one()))
+        queue.parallel_for(u.shape, double, u.read_write(access.one_to_one()))
+        expected = 2 * (expected + 50)
+    np.testing.assert_array_equal(queue.fence(u).result(), expected)
 
 
 def values() -> Any:
@@ -147,14 +159,69 @@ def test_work_of_numba_on_its_default_stream_is_ordered_with_the_lane(
             for _ in range(50):
                 cupy.add(array, 1.0, out=array)
 
-    u = celerity.Buffer.from_array(np.zeros((ROWS, COLUMNS)))
-    for _ in range(20):
-        queue.parallel_for(u.shape, on_default_stream, u.read_write(access.one_to_one()))
-        queue.parallel_for(u.shape, double, u.read_write(access.one_to_one()))
-    expected = 0.0
-    for _ in range(20):
-        expected = 2 * (expected + 50)
-    np.testing.assert_array_equal(queue.fence(u).result(), expected)
+    add_ones_and_double(queue, on_default_stream)
+
+
+@pytest.mark.needs_module("numba_cuda")
+def test_a_kernel_launches_kernels_of_numba(queue: celerity.Queue) -> None:
+    from numba import cuda
+
+    def add_one(values: Any) -> None:
+        row, column = cuda.grid(2)
+        if row < values.shape[0] and column < values.shape[1]:
+            values[row, column] += 1.0
+
+    compiled = cuda.jit(add_one)
+
+    def add_ones(chunk: Any, u: Any) -> None:
+        values = cuda.as_cuda_array(u[chunk.box])
+        for _ in range(50):
+            compiled[tuple(-(-extent // 16) for extent in values.shape), (16, 16)](values)
+
+    add_ones_and_double(queue, add_ones)
+
+
+@pytest.mark.needs_module("warp")
+def test_a_kernel_launches_kernels_of_warp(queue: celerity.Queue) -> None:
+    import warp
+
+    warp.config.quiet = True
+    warp.init()
+
+    def add_one(values: Any) -> None:
+        row, column = warp.tid()
+        values[row, column] = values[row, column] + warp.float64(1.0)
+
+    add_one.__annotations__ = {"values": warp.array2d(dtype=warp.float64)}
+    compiled = warp.kernel(add_one)
+
+    def add_ones(chunk: Any, u: Any) -> None:
+        part = u[chunk.box]
+        values = warp.from_dlpack(part)
+        for _ in range(50):
+            warp.launch(compiled, dim=part.shape, inputs=[values], device=f"cuda:{part.device.id}")
+
+    add_ones_and_double(queue, add_ones)
+
+
+@pytest.mark.parametrize(
+    "_",
+    [pytest.param(name, marks=pytest.mark.needs_module(name)) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin")],
+)
+def test_a_kernel_computes_with_jax(queue: celerity.Queue, monkeypatch: pytest.MonkeyPatch, _: str) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import cupy
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+    def add_ones(chunk: Any, u: Any) -> None:
+        values = jax.dlpack.from_dlpack(u[chunk.box].copy())
+        for _ in range(50):
+            values = values + 1.0
+        u[chunk.box] = cupy.from_dlpack(jax.block_until_ready(values))
+
+    add_ones_and_double(queue, add_ones)
 
 
 @pytest.mark.needs_module("torch")
@@ -170,14 +237,7 @@ def test_torch_uses_the_stream_of_the_lane_in_a_kernel(queue: celerity.Queue) ->
         seen.append((torch.cuda.current_stream().cuda_stream, chunk.stream.ptr))
 
     before = torch.cuda.current_stream().cuda_stream
-    u = celerity.Buffer.from_array(np.zeros((ROWS, COLUMNS)))
-    for _ in range(20):
-        queue.parallel_for(u.shape, multiply, u.read_write(access.one_to_one()))
-        queue.parallel_for(u.shape, double, u.read_write(access.one_to_one()))
-    expected = 0.0
-    for _ in range(20):
-        expected = 2 * (expected + 50)
-    np.testing.assert_array_equal(queue.fence(u).result(), expected)
+    add_ones_and_double(queue, multiply)
     assert all(current == lane != before for current, lane in seen)
     assert torch.cuda.current_stream().cuda_stream == before
 

@@ -37,7 +37,8 @@ def test_a_histogram_of_all_ranks_and_a_write_of_a_part_of_it(queue: celerity.Qu
     numbers, sums = celerity.Buffer(BINS, np.int64), celerity.Buffer((2, BINS), np.float64)
     expected = np.bincount(data, minlength=BINS)
     for times in (1, 2):
-        targets = [celerity.reduction(buffer, "sum", include_current=times > 1) for buffer in (numbers, sums)]
+        options = {"include_current": times > 1, "deterministic": times > 1}
+        targets = [celerity.reduction(buffer, "sum", **options) for buffer in (numbers, sums)]
         queue.parallel_for(SIZE, count, keys.read(one), values.read(one), *targets)
         found = queue.fence(sums, on="all").result()
         assert all(np.array_equal(found, other) for other in MPI.COMM_WORLD.allgather(found))

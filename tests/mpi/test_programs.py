@@ -154,7 +154,7 @@ def test_a_short_cube_is_shared_by_all_ranks(queue: celerity.Queue, hint: str) -
     np.testing.assert_array_equal(queue.fence(u).result(), expected)
 
 
-def test_reductions_ignore_hints_that_would_leave_out_a_rank(queue: celerity.Queue) -> None:
+def test_reductions_follow_hints_that_leave_out_devices_and_ranks(queue: celerity.Queue) -> None:
     values = celerity.Buffer.from_array(np.arange(40.0))
     weights = [1] + [0] * (celerity.size() - 2) + [3] * (celerity.size() > 1)
     for hint in (celerity.hints.cyclic(3), celerity.hints.weights(weights)):

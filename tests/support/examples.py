@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import celerity_py as celerity
 from cluster_jobs.examples import cholesky, ensemble, fft, kmeans, life, pagerank
+
+if TYPE_CHECKING:
+    from tests.failures.launching import Outcome
+
+FOLDER = Path(cholesky.__file__).parent
 
 
 class Example(NamedTuple):
@@ -33,3 +39,16 @@ EXAMPLES = {
     "life": Example((life.problem(29), 40), life.life, life.life_by_numpy),
     "pagerank": Example(pagerank.problem(203), pagerank.pagerank, pagerank.pagerank_by_numpy),
 }
+
+#: Runs all programs in one process, where each starts a runtime of its own.
+ALL_PROGRAMS = f"""
+import runpy
+for name in {[*EXAMPLES]}:
+    runpy.run_path(f"{FOLDER}/{{name}}.py", run_name="__main__")
+"""
+
+
+def assert_all_verified(outcome: Outcome) -> None:
+    """Each program has compared its result with that of NumPy, and said so in a line."""
+    assert outcome.status == 0, outcome
+    assert [line.count("NumPy") for line in outcome.output.splitlines()] == [1] * len(EXAMPLES), outcome.output

@@ -16,7 +16,14 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region, Task
 from celerity_py._native_testing import map_chunk
-from celerity_py.errors import ArgumentTypeError, CelerityWarning, DimensionMismatch, MapperError, UsageError
+from celerity_py.errors import (
+    ArgumentTypeError,
+    CelerityWarning,
+    DimensionMismatch,
+    MapperError,
+    OutOfBoundsAccess,
+    UsageError,
+)
 from celerity_py.submit.custom_mappers import evaluate, resolve_custom, wants_shape
 from celerity_py.vocabulary.accesses import READ, Access, CustomAccess, Port, check_mapper, describe
 from celerity_py.vocabulary.submissions import Submission
@@ -83,6 +90,7 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.permute(0, 0), r"permutation of 0 to 1, not \(0, 0\)"),
         (lambda: access.permute(1, 2), "permutation"),
         (access.permute, "permutation"),
+        (lambda: access.neighborhood(np.array(1.5)), r"1, not \(array\(1\.5\)\)\.$"),  # type: ignore[arg-type]
         (lambda: access.neighborhood([1, 1]), r"not \(\[1, 1\]\)\. Write access\.neighborhood\(1, 1\)\."),  # type: ignore[arg-type]
         (lambda: access.neighborhood((1, 2)), r"Write access\.neighborhood\(1, 2\)\."),  # type: ignore[arg-type]
         (lambda: access.neighborhood(np.array([1])), r"Write access\.neighborhood\(1\)\."),  # type: ignore[arg-type]
@@ -98,6 +106,7 @@ def test_fixed_takes_a_region() -> None:
         (lambda: access.fixed(Region()), r"got Region\(\)\. Write Box\("),
         (lambda: access.fixed(slice(1, None)), "both bounds"),
         (lambda: access.fixed(3), "both bounds"),
+        (lambda: access.fixed((slice(0, 2), slice(1, -2))), r"slice\(1, -2, None\) does. Write slice\(1, extent - 2\)"),
     ],
 )
 def test_a_wrong_parameter_of_a_built_in_mapper_is_an_error(make: Any, message: str) -> None:
@@ -244,6 +253,40 @@ def test_a_result_that_is_no_part_of_a_buffer_is_an_error(result: Any) -> None:
         MapperError, match=f"returned {re.escape(repr(result))}. A mapper returns a Box, a Region, or one"
     ):
         regions_of(lambda chunk: result)
+
+
+@pytest.mark.parametrize(
+    ("result", "shape", "written"),
+    [
+        (slice(1, -1), (9,), "slice(1, 8) for slice(1, -1, None)"),
+        ((slice(0, 2), slice(None, -2)), (8, 9), "slice(0, 7) for slice(None, -2, None)"),
+        ((..., slice(3, -1)), (7, 8, 9), "slice(3, 8) for slice(3, -1, None)"),
+        ((slice(3, -1), ...), (7, 8, 9), "slice(3, 6) for slice(3, -1, None)"),
+    ],
+)
+def test_a_result_for_the_whole_index_space_does_not_count_from_the_end(
+    queue: celerity.Queue, result: Any, shape: tuple[int, ...], written: str
+) -> None:
+    told = f"negative ones do not count from the end: write {re.escape(written)}"
+    with pytest.raises(MapperError, match=told):
+        regions_of(lambda chunk: result, shape)
+    u = celerity.Buffer.from_array(np.ones(shape), name="u")
+    with pytest.raises(OutOfBoundsAccess, match=f'The fence of B\\d+ "u" asks for .* {told}'):
+        queue.fence(u, result)
+    with pytest.raises(OutOfBoundsAccess, match=f'The fill of B\\d+ "u" asks for .* {told}'):
+        queue.fill(u, 1, result)
+
+
+def test_a_chunk_at_the_rim_may_have_a_slice_that_lies_before_the_buffer(queue: celerity.Queue) -> None:
+    def sum_of_rows_above(chunk: celerity.Chunk, out: celerity.View, u: celerity.View) -> None:
+        out[chunk.box] = u[...].sum()
+
+    def rows_above(chunk: celerity.MapperChunk) -> slice:
+        return slice(max(0, chunk.box.min[0] - 6), chunk.box.max[0] - 4)  # of the first of three: slice(0, -1)
+
+    u, out = celerity.Buffer.from_array(np.arange(8.0)), celerity.Buffer(8, np.float64)
+    queue.parallel_for(8, sum_of_rows_above, out.write(access.one_to_one()), u.read(rows_above))
+    assert queue.fence(out).result(10)[0] == (0 if queue.statistics().num_devices == 3 else 6)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ def count_in_place(chunk: celerity.Chunk, values: celerity.View, bins: celerity.
     np.add.at(bins.array, values[chunk.box], 1)
 
 
-@pytest.mark.parametrize("kernel", [count, count_at_once, count_in_place])
+def count_by_assignment(chunk: celerity.Chunk, values: celerity.View, bins: celerity.Reducer) -> None:
+    bins.array += np.bincount(values[chunk.box], minlength=BINS)
+
+
+@pytest.mark.parametrize("kernel", [count, count_at_once, count_in_place, count_by_assignment])
 def test_a_histogram(queue: celerity.Queue, kernel: Any) -> None:
     values = celerity.Buffer.from_array(DATA)
     bins = celerity.Buffer(BINS, np.int64)
@@ -106,6 +110,30 @@ def test_a_write_of_some_elements_keeps_the_results_of_the_others(queue: celerit
         ((2, 3), lambda out: out.combine_at((1, np.array([2, 3])), 1), OutOfBoundsAccess, "index 3 of dimension 1 of"),
         ((2, 3), lambda out: out.combine_at((slice(0, 1), [-2]), 1), OutOfBoundsAccess, "index -2 of dimension 1 of"),
         (1, lambda out: out.combine_at([0], 1), UsageError, r"has a single element. Use combine\(value\)"),
+        (
+            BINS,
+            lambda out: out.combine_at([0.0, 1.0], 1),
+            UsageError,
+            r"do not fit, an array of float64 and shape \(2,\)",
+        ),
+        (
+            BINS,
+            lambda out: out.combine_at([0, 1, 2], [1, 2]),
+            UsageError,
+            r"shape \(2,\) into .* as many values as ind",
+        ),
+        (
+            (2, 3),
+            lambda out: out.combine_at(([0], [0], [0]), 1),
+            UsageError,
+            r"whose shape is \(2, 3\), at indices that",
+        ),
+        (
+            BINS,
+            lambda out: setattr(out, "array", np.ones(BINS, int)),
+            UsageError,
+            r"to out\.array of .* Write out\.combine",
+        ),
     ],
 )
 def test_values_and_indices_that_do_not_fit_are_refused(

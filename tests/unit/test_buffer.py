@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def test_a_shape_is_an_int_or_a_sequence_of_up_to_three(given: Any, shape: tuple
         ((2**32, 2**31), UsageError, r"fewer than 2\*\*63 elements.*\(4294967296, 2147483648\)"),
         (1.5, ArgumentTypeError, r"not 1\.5"),
         ("12", ArgumentTypeError, "not '12'"),
+        ("", ArgumentTypeError, "not ''"),
+        (b"12", ArgumentTypeError, "not b'12'"),
         (None, ArgumentTypeError, "not None"),
         (True, ArgumentTypeError, "not True"),
         ((2, True), ArgumentTypeError, r"not \(2, True\)"),
@@ -81,7 +84,15 @@ def test_any_type_that_numpy_describes_can_be_an_element(queue: celerity.Queue, 
 
 @pytest.mark.parametrize(
     ("dtype", "message"),
-    [(object, "Python objects"), ([("a", "O")], "Python objects"), ("S0", "0 bytes"), ("nonsense", "is no dtype")],
+    [
+        (object, "Python objects"),
+        ([("a", "O")], "Python objects"),
+        ("S0", "0 bytes"),
+        ("nonsense", "A buffer takes a dtype, such as numpy.float32, not 'nonsense' .* not understood"),
+        (None, "takes a dtype, .* not None"),
+        (np.float64(2), "such as its float64, not 2.0 of dtype float64"),
+        (np.ones(3), "such as its float64, not an array of float64"),
+    ],
 )
 def test_objects_and_types_without_size_are_refused(dtype: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -263,6 +274,40 @@ def test_a_handle_cannot_be_copied_or_pickled(queue: celerity.Queue) -> None:
 def test_a_reduction_needs_an_operation_that_the_type_has(dtype: Any, op: ReductionName, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         celerity.reduction(celerity.Buffer((), dtype), op)
+
+
+@pytest.mark.parametrize("value", [None, 0, 1.0, "yes", np.zeros(2), []])
+def test_a_call_takes_a_truth_value_and_nothing_that_has_one(value: Any) -> None:
+    total = celerity.Buffer((), np.float64)
+    calls: list[tuple[str, Callable[[Any], Any]]] = [
+        ("reduction(include_current=...)", lambda flag: celerity.reduction(total, "sum", flag)),
+        ("reduction(deterministic=...)", lambda flag: celerity.reduction(total, "sum", deterministic=flag)),
+        ("from_array(copy=...)", lambda flag: celerity.Buffer.from_array(np.zeros(3), copy=flag)),
+        ("from_local(copy=...)", lambda flag: celerity.Buffer.from_local(3, np.float64, [], copy=flag)),
+        ("neighborhood(wrap=...)", lambda flag: access.neighborhood(1, wrap=flag)),
+    ]
+    for name, call in calls:
+        with pytest.raises(ArgumentTypeError, match=re.escape(f"{name} takes True or False, not {value!r}")):
+            call(value)
+        call(np.bool_(True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((None,), ArgumentTypeError, "placed.. takes a dtype, such as numpy.float32, not None"),
+        (("real",), ArgumentTypeError, "not 'real' .* not understood"),
+        ((np.complex64,), UsageError, "values with an order"),
+        ((np.float32, True), UsageError, "1, 2 or 3 dimensions, not True"),
+        ((np.float32, np.ones(2)), UsageError, "1, 2 or 3 dimensions, not array"),
+        ((np.float32, 4), UsageError, "1, 2 or 3 dimensions, not 4"),
+    ],
+)
+def test_values_with_places_have_an_order_and_up_to_three_coordinates(
+    arguments: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        celerity.placed(*arguments)
 
 
 def test_a_reduction_needs_a_buffer() -> None:

@@ -247,6 +247,10 @@ def test_objects_are_refused_where_no_task_could_use_them(queue: celerity.Queue)
         queue.host_task(kernel, shared)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="which only a host task takes, as an argument of its own"):
         queue.host_task(kernel, [shared.side_effect()])
+    uncalled = r"got the method side_effect of H\d+ \(list\) and no side effect\. Call it: host_object\.side_effect\(\)"
+    for arguments in ((shared.side_effect,), ((shared.side_effect,),)):
+        with pytest.raises(ArgumentTypeError, match=uncalled):
+            queue.host_task(kernel, *arguments)
     with pytest.raises(ArgumentTypeError, match="takes an object of the program, not <HostObject"):
         celerity.HostObject(shared)
     with pytest.raises(ArgumentTypeError, match=r"got the box 3, but a host object has none"):

@@ -75,6 +75,7 @@ def test_elements_outside_of_all_boxes_have_no_contents(
         (None, ArgumentTypeError, "not None. A rank without contents passes"),
         ({(0, 0): VALUES}, ArgumentTypeError, r"not \(\(0, 0\), array"),
         ({LOW: np.ma.array(VALUES[:2])}, ArgumentTypeError, "masked"),
+        (np.array(2), ArgumentTypeError, "takes a mapping from boxes to arrays"),
     ],
 )
 def test_wrong_parts_are_refused(queue: celerity.Queue, parts: Any, error: type[Exception], text: str) -> None:

@@ -18,6 +18,8 @@ from celerity_py.vocabulary.static_types import PaddingMode
 from tests.unit.test_views import contents, view_of
 
 MODES: tuple[PaddingMode, ...] = ("constant", "edge", "wrap")
+#: The argument `value`, where a mode takes one.
+VALUES: dict[PaddingMode, Any] = {"constant": 7}
 
 
 def padded_by_numpy(array: np.ndarray[Any, Any], box: Box, halo: tuple[int, ...], mode: PaddingMode) -> Any:
@@ -44,13 +46,13 @@ def test_a_padded_array_is_that_of_numpy(
     shape: tuple[int, ...], box: Box, halo: tuple[int, ...], mode: PaddingMode
 ) -> None:
     whole = Box((0,) * len(shape), shape)
-    result = view_of(shape, whole).padded(box, halo, mode, 7)
+    result = view_of(shape, whole).padded(box, halo, mode, VALUES.get(mode))
     np.testing.assert_array_equal(result, padded_by_numpy(contents(shape), box, halo, mode), strict=True)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_0d_buffer_has_no_halo(mode: PaddingMode) -> None:
-    result = view_of((), Box((), ())).padded(Box((), ()), 1, mode, 7)
+    result = view_of((), Box((), ())).padded(Box((), ()), 1, mode, VALUES.get(mode))
     np.testing.assert_array_equal(result, contents(()), strict=True)
 
 
@@ -119,6 +121,11 @@ def test_the_corners_of_a_halo_must_be_declared() -> None:
         ((Box((4, 0), (6, 6)), 0, ["wrap"]), UsageError, "mode=['wrap']."),
         ((Box((4, 0), (6, 6)), 0, "constant", 0.5), UsageError, "assigns 0.5 of type float, whose elements are int64"),
         ((Box((4, 0), (6, 6)), 0, "constant", [1, 2]), UsageError, "Pass a single value."),
+        (
+            (Box((4, 0), (6, 6)), 0, "edge", 0),
+            UsageError,
+            "mode='edge' and value=0. Only mode=\"constant\" takes a value",
+        ),
     ],
 )
 def test_a_mistake_names_task_buffer_box_and_value(arguments: Any, kind: type[Exception], text: str) -> None:
@@ -211,7 +218,7 @@ def test_each_device_allocates_its_share_of_a_periodic_buffer_and_the_halo(hint:
 @pytest.mark.parametrize("wrap", [1, None, "x"])
 def test_a_neighborhood_is_periodic_or_not(wrap: Any) -> None:
     access.neighborhood(1, wrap=True)  # what is kept of it must not answer for 1
-    with pytest.raises(UsageError, match=re.escape(f"needs wrap=True or wrap=False, not wrap={wrap!r}")):
+    with pytest.raises(UsageError, match=re.escape(f"neighborhood(wrap=...) takes True or False, not {wrap!r}")):
         access.neighborhood(1, wrap=wrap)
 
 
@@ -228,7 +235,7 @@ def test_a_stencil_with_a_padded_array_needs_no_case_for_borders(queue: celerity
     mapper = access.neighborhood(1, 1, wrap=mode == "wrap")
 
     def add_around(chunk: celerity.Chunk, out: celerity.View, u: celerity.View) -> None:
-        near = u.padded(chunk.box, 1, mode, value=3)
+        near = u.padded(chunk.box, 1, mode, VALUES.get(mode))
         out[chunk.box] = near[:-2, :-2] + near[2:, 1:-1] - near[1:-1, 2:]
 
     u = celerity.Buffer.from_array(initial, name="u")
@@ -237,7 +244,7 @@ def test_a_stencil_with_a_padded_array_needs_no_case_for_borders(queue: celerity
     for _ in range(3):
         queue.parallel_for(u.shape, add_around, out.write(access.one_to_one()), u.read(mapper))
         u, out = out, u
-        options: Any = {"constant_values": 3} if mode == "constant" else {}
+        options: Any = {"constant_values": 7} if mode == "constant" else {}
         near = np.pad(expected, 1, mode=mode, **options)
         expected = near[:-2, :-2] + near[2:, 1:-1] - near[1:-1, 2:]
     np.testing.assert_array_equal(queue.fence(u).result(10), expected)

@@ -68,6 +68,7 @@ DIFFERENCES: dict[str, Callable[[Planned], None]] = {
     "code of a callable": lambda rank: _reduce(rank, "join", 8),
     "a host task": lambda rank: _host_task(rank, "master"),
     "on once": lambda rank: _host_task(rank, "once"),
+    "in a group": lambda rank: _host_task(rank, "once", "'a'"),
     "fence": lambda rank: _fence(rank, 8, True),
     "fence of a box": lambda rank: _fence(rank, 4, True),
     "fence on the master": lambda rank: _fence(rank, 8, False),
@@ -82,9 +83,9 @@ def _reduce(rank: Planned, name: str, digest: int) -> None:
     rank.kernel(rank.buffer(), reductions=[(rank.buffer((1,)), "callable", "other", False, 0, name, digest)])
 
 
-def _host_task(rank: Planned, on: str) -> None:
+def _host_task(rank: Planned, on: str, group: str = "") -> None:
     accesses = [(rank.buffer(), READ, access.all())]
-    task = Task.host_task(Box((), ()), on, origin=(1, 2))
+    task = Task.host_task(Box((), ()), on, origin=(1, 2), group=group)
     _native_testing.submit_task(rank.scheduler, _native_testing.with_accesses(task, accesses, "step"))
 
 

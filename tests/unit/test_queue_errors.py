@@ -160,6 +160,10 @@ def test_names_and_hints_that_are_none_are_named(queue: celerity.Queue) -> None:
         given: Any = hint
         with pytest.raises(ArgumentTypeError, match=rf"celerity\.hints\.split_2d\(\), not ('split_2d'\.|{uncalled})$"):
             queue.parallel_for(8, lambda chunk: None, hints=given)
+    for nothing_known in (0, False, "", np.zeros(2)):
+        given = nothing_known
+        with pytest.raises(ArgumentTypeError, match=r"hints= takes hints such as celerity\.hints\.split_2d\(\), not"):
+            queue.parallel_for(8, lambda chunk: None, hints=given)
 
 
 def test_a_kernel_is_submitted_and_not_called(queue: celerity.Queue) -> None:

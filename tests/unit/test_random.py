@@ -180,6 +180,18 @@ def test_arguments_out_of_their_range_are_refused(arguments: Any, error: type[Ex
         random.uniform(*arguments)
 
 
+@pytest.mark.parametrize("xp", [0, "numpy", math, np.zeros(2)])
+def test_numbers_are_made_by_numpy_or_cupy(xp: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"uniform\(xp=\.\.\.\) takes the module numpy or cupy"):
+        random.uniform(LINE, 1, xp=xp)
+
+
+@pytest.mark.parametrize("dtype", [None, "real", np.float32(1)])
+def test_what_is_no_type_is_refused(dtype: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"normal\(\) takes a dtype, such as"):
+        random.normal(LINE, 1, dtype=dtype)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float16", "complex64"])
 def test_other_types_are_refused(dtype: str) -> None:
     with pytest.raises(UsageError, match=rf"makes float32 or float64, not {dtype}"):

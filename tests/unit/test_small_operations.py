@@ -105,6 +105,8 @@ def test_a_fill_takes_one_value(value: Any) -> None:
         u = celerity.Buffer(4, name="u")
         with pytest.raises(ArgumentTypeError, match=r'queue.fill\(\) got .* for B\d+ "u"\. It takes one value'):
             queue.fill(u, value)
+        with pytest.raises(ArgumentTypeError, match=r'queue.fill\(\) of B\d+ "u" got a masked array'):
+            queue.fill(u, np.ma.masked)
 
 
 def test_the_runtime_divides_a_fill_among_all_devices() -> None:
@@ -223,18 +225,25 @@ def test_dot_and_norm_are_those_of_numpy_in_double_precision(
     random = np.random.default_rng(3)
     factors = (1 + 2j, 3 - 1j) if np.dtype(dtype).kind == "c" else (1, 1)
     u, v = (np.asarray(random.integers(1, 99, shape) * factor).astype(dtype) for factor in factors)
+    real = np.complex128 if np.dtype(dtype).kind == "c" else np.float64
     wide = {"i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}[np.dtype(dtype).kind]
     a, b = (celerity.Buffer.from_array(each) for each in (u, v))
     found, length = queue.dot(a, b), queue.norm(a)
     u, v = u.astype(wide), v.astype(wide)
     assert type(found.result(10)) in {int, float, complex}
     np.testing.assert_allclose(found.result(10), np.vdot(u, v), rtol=1e-13)
-    np.testing.assert_allclose(length.result(10), np.linalg.norm(u.ravel()), rtol=1e-13)
+    np.testing.assert_allclose(length.result(10), np.linalg.norm(u.ravel().astype(real)), rtol=1e-13)
 
 
 def test_the_sum_of_small_integers_has_64_bits(queue: celerity.Queue) -> None:
     u = celerity.Buffer.from_array(np.full(1000, -128, np.int8))
     assert queue.dot(u, u).result(10) == 1000 * 128**2
+
+
+@pytest.mark.parametrize("values", [np.full(5, 2**31 - 1, np.int32), np.array([2**63, 1], np.uint64), [-(2**62)] * 3])
+def test_the_norm_of_large_integers_does_not_wrap_around(queue: celerity.Queue, values: Any) -> None:
+    u = celerity.Buffer.from_array(values)
+    np.testing.assert_allclose(queue.norm(u).result(10), np.linalg.norm(np.asarray(values, np.float64)), rtol=1e-13)
 
 
 def test_dot_refuses_what_has_no_products() -> None:

@@ -240,6 +240,17 @@ def test_an_array_of_another_shape_is_refused_with_both_shapes(
     np.testing.assert_array_equal(inner.array, before)
 
 
+def test_the_array_of_a_view_is_updated_in_place_and_not_replaced(inner: View) -> None:
+    expected = inner.array + 1
+    inner.array += 1
+    np.testing.assert_array_equal(inner.array, expected)
+    with pytest.raises(
+        UsageError, match=r'"step" .* assigns an array .* to view.array of B3 "u", .*view\.array\[\.\.\.\] ='
+    ):
+        inner.array = expected + 1
+    np.testing.assert_array_equal(inner.array, expected)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 1), (2, 6), (1, 2, 6), (1, 1, 1, 1)])
 def test_an_array_that_broadcasts_is_assigned(inner: View, shape: tuple[int, ...]) -> None:
     inner[4:6] = np.full(shape, 7, np.int64)

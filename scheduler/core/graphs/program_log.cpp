@@ -35,6 +35,7 @@ std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
 	digest out;
 	out.add(static_cast<std::uint64_t>(node.kind));
 	out.add(node.name);
+	out.add(node.group);
 	out.add(node.code_digest);
 	out.add(node.values_digest);
 	const auto& geometry = node.geometry;
@@ -129,7 +130,7 @@ std::string reductions_of(const task& node) {
 	for(const auto& reduction : node.reductions) {
 		if(!text.empty()) text += ", ";
 		const bool is_callable = reduction.op == reduction_op::callable;
-		text += is_callable ? reduction.callable_name + " (code " + hexadecimal(reduction.callable_digest) + ")" : name_of(reduction.op);
+		text += is_callable ? reduction.callable_name + " (code and identity " + hexadecimal(reduction.callable_digest) + ")" : name_of(reduction.op);
 		text += " into B" + std::to_string(reduction.buffer.value) + (reduction.include_current ? " and its current value" : "");
 	}
 	return text;
@@ -178,6 +179,7 @@ program_log::description describe(const task& node, const std::size_t num_ranks)
 		out.aspects.emplace_back("accesses", accesses_of(node, num_ranks));
 		out.aspects.emplace_back("reductions", reductions_of(node));
 		out.aspects.emplace_back("host objects", objects_of(node));
+		out.aspects.emplace_back("group", node.group);
 		out.aspects.emplace_back("code", hexadecimal(node.code_digest));
 		out.aspects.emplace_back("plain arguments", hexadecimal(node.values_digest));
 	} else if(node.kind == task_kind::fence) {

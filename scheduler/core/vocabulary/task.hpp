@@ -110,6 +110,7 @@ struct task {
 	/// the first device.
 	allocation_id fence_destination;
 	std::string name;
+	std::string group; ///< of a collective host task, as the program names it; empty for others
 	std::uint64_t code_digest = 0; ///< of the kernel's or host task's code; the same on all ranks
 	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
 	std::uint64_t site = 0; ///< the line of the program that has submitted it, in the numbering of the caller
