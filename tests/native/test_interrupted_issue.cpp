@@ -59,9 +59,13 @@ class watched_backend final : public backend {
 	std::vector<std::unique_ptr<std::byte[]>> m_memory;
 };
 
-/// An executor with a watched device, and instructions that live as long.
+/// An executor with a watched device and queues of two priorities, and instructions that live as long.
 class stage {
   public:
+	stage() {
+		for(const queue_priority queue : {0, 1}) loop.prepare_queue(queue);
+	}
+
 	watched_backend* device = nullptr;
 	executor_loop loop{executor_options{}, [this](event_count&) {
 		                   auto made = std::make_unique<watched_backend>();
@@ -109,7 +113,6 @@ class stage {
 
 void newcomers_go_first() {
 	stage s;
-	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
 	for(int i = 0; i < 50; ++i) s.allocate(low_bytes, 0);
 	s.submit();
 	s.allocate(high_bytes, 1);
@@ -123,7 +126,6 @@ void newcomers_go_first() {
 
 void what_gets_ready_goes_first() {
 	stage s;
-	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
 	static const std::array<box, 1> boxes{box::full(point{{8, 1, 1}})};
 	const auto source = s.allocate(low_bytes, 1), destination = s.allocate(low_bytes, 1);
 	const auto copied = s.copy(boxes, 1, {source, destination});
@@ -140,7 +142,6 @@ void what_gets_ready_goes_first() {
 
 void brief_copies_fill_no_places_of_others() {
 	stage s;
-	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
 	static const std::array<box, 1> few{box::full(point{{8, 1, 1}})}, many{box::full(point{{4096, 1, 1}})};
 	const auto source = s.allocate(low_bytes, 0), destination = s.allocate(low_bytes, 0);
 	for(const std::span<const box> boxes : {std::span<const box>(few), std::span<const box>(many)}) {
@@ -155,7 +156,6 @@ void brief_copies_fill_no_places_of_others() {
 
 void what_others_wait_for_leaves_first() {
 	stage s;
-	for(const queue_priority queue : {0, 1}) s.loop.prepare_queue(queue);
 	s.add(fence_instruction{submission_id(1)}, 1);
 	for(int i = 0; i < 50; ++i) s.allocate(low_bytes, 0);
 	s.submit();

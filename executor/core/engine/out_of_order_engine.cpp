@@ -31,7 +31,7 @@ void out_of_order_engine::submit(const engine_request& request) {
 	if(request.policy != issue_policy::clock) m_num_live_of[queue] += request.num_ids;
 	if(goes_to_lane) {
 		++m_num_live_on_lanes;
-		m_queues |= 1U << queue;
+		m_queues |= queue_set_of(queue);
 	}
 
 	node& n = m_nodes[slot];

@@ -74,7 +74,7 @@ struct engine_request {
 	std::uint32_t lane_class = 0; ///< index of the class, if it goes to a lane
 	const instruction* payload = nullptr; ///< handed back untouched
 	std::uint64_t num_ids = 1; ///< the request stands for so many instructions, with consecutive ids
-	bool is_brief = false;     ///< hardly anything waits for it on a lane: places for brief instructions are apart, and more
+	bool is_brief = false;     ///< it keeps a lane busy for a few microseconds; brief instructions have more places, of their own
 };
 
 struct issue {
@@ -131,9 +131,9 @@ class out_of_order_engine {
 	/// There is a queue of this priority. From the second priority on, lanes keep places free of lower queues, for work that may yet come.
 	void announce(queue_priority queue);
 	/// There are queues of several priorities.
-	bool is_shared() const { return (m_queues & (m_queues - 1)) != 0; }
+	bool is_shared() const { return are_several(m_queues); }
 	/// There is a queue of a lower priority.
-	bool is_raised(const queue_priority queue) const { return (m_queues & ((1U << queue) - 1)) != 0; }
+	bool is_raised(const queue_priority queue) const { return (m_queues & (queue_set_of(queue) - 1)) != 0; }
 
 	/// The launcher thread has enqueued a deferred instruction.
 	void notify_issued(instruction_id id);
@@ -254,7 +254,7 @@ class out_of_order_engine {
 	std::uint64_t m_num_submitted = 0;
 	std::vector<slot_type> m_urged;          ///< nodes whose predecessors have yet to hear of it
 	std::size_t m_num_in_flight = 0;
-	std::uint32_t m_queues = 0; ///< bit q: queue q was announced, or has submitted work for lanes
+	queue_set m_queues = 0; ///< those that were announced, or have submitted work for lanes
 	counters m_counters;
 
 	bool may_run(const node& n) const {
@@ -282,7 +282,7 @@ class out_of_order_engine {
 	void order_among_others(slot_type slot, std::size_t num_dependencies);
 	/// Passes the queue of the node, and the length of its way to the end, on to the predecessors that are not issued.
 	void urge_predecessors(slot_type slot);
-	/// False if there is none.
+	/// False if no place is free.
 	bool take_place(node& n);
 	void leave_place(node& n);
 	slot_type allocate_slot();

@@ -44,7 +44,7 @@ void out_of_order_engine::urge_predecessors(const slot_type slot) {
 
 void out_of_order_engine::announce(const queue_priority queue) {
 	if(queue > max_queue_priority) throw std::invalid_argument("no such priority");
-	m_queues |= 1U << queue;
+	m_queues |= queue_set_of(queue);
 }
 
 bool out_of_order_engine::take_place(node& n) {

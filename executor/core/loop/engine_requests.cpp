@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <variant>
 
+#include "instruction_facts.hpp"
 #include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
@@ -11,13 +12,7 @@ namespace celerity {
 namespace {
 
 /// A copy engine or a thread of the host is busy with so many bytes for a few microseconds.
-constexpr std::size_t most_brief_bytes = 16384;
-
-bool is_brief(const copy_instruction& copy) {
-	std::size_t size_bytes = 0;
-	for(const auto& part : copy.boxes) size_bytes += static_cast<std::size_t>(part.area()) * copy.element_size_bytes;
-	return size_bytes <= most_brief_bytes;
-}
+constexpr std::uint64_t most_brief_bytes = 16384;
 
 } // namespace
 
@@ -35,7 +30,7 @@ engine_request make_request(const instruction& item, const request_rules& rules)
 	std::visit(overloaded{
 	               [&](const copy_instruction& copy) {
 		               to_lane(rules.devices.copy_class(copy.source.memory, copy.destination.memory));
-		               request.is_brief = is_brief(copy);
+		               request.is_brief = size_bytes_of(copy) <= most_brief_bytes;
 	               },
 	               [&](const gather_copy_instruction& copy) { to_lane(rules.devices.gather_class(copy.destination.memory)); },
 	               [&](const reduce_instruction& reduce) {

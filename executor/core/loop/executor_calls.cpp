@@ -92,9 +92,7 @@ bool executor_loop::release_devices() {
 		m_backend->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
 		m_allocations.remove(id);
 	}
-	for(const auto& watched : std::exchange(m_watched_folds, {})) {
-		m_backend->deallocate(host_memory, watched.has_values, sizeof(std::uint32_t), alignof(std::uint32_t));
-	}
+	for(const auto& watched : std::exchange(m_watched_folds, {})) give_back(watched);
 	if(!m_backend->release()) return false;
 	m_graphs = {};
 	return true;

@@ -183,9 +183,13 @@ void executor_loop::report_empty_folds() {
 	std::erase_if(m_watched_folds, [&](const watched_fold& watched) {
 		if(m_engine.lanes().completed(watched.position.lane) < watched.position.sequence) return false;
 		if(*watched.has_values == 0) m_announcements.add(empty_reduction_event{watched.reduction});
-		m_backend->deallocate(host_memory, watched.has_values, sizeof(std::uint32_t), alignof(std::uint32_t));
+		give_back(watched);
 		return true;
 	});
+}
+
+void executor_loop::give_back(const watched_fold& watched) {
+	m_backend->deallocate(host_memory, watched.has_values, sizeof(std::uint32_t), alignof(std::uint32_t));
 }
 
 // ---- calls of user functions ------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ namespace {
 
 /// After so many rounds that found more to do, events are handed over before the next one: a send should not wait for unrelated work.
 constexpr int rounds_before_hand_over = 4;
-/// A thread that waits until its queue has less to do is woken so rarely, since that takes as long as the issue of an instruction.
-constexpr int rounds_before_load_call = 16;
+/// Between two calls that wake threads whose queues may have less to do: to wake a thread takes as long as to issue an instruction.
+constexpr int rounds_per_load_call = 16;
 /// Between two looks at the inbox. Where there are queues of several priorities, news interrupts a round.
 constexpr int issues_per_round = 64;
 /// While there are instructions to issue, the lanes are polled after so long, and again after so many times the duration of the last poll: with many lanes in
@@ -182,7 +182,7 @@ bool executor_loop::work() {
 			if(!has_progressed) break;
 			has_worked = true;
 			if(m_engine.is_shared()) m_loads.note(m_engine);
-			if(round % rounds_before_load_call == 0) tell_loads();
+			if((round + 1) % rounds_per_load_call == 0) tell_loads();
 		}
 		if(has_worked) tell_loads();
 	} catch(const device_failure& error) { enter_failure(error.what(), executor_failure::kind_type::device); } catch(memory_shortage& error) {
@@ -200,7 +200,7 @@ void executor_loop::tell_loads() {
 	if(m_engine.is_shared() && m_on_load) m_on_load();
 }
 
-// Where there are queues of several priorities, rounds are as short as an instruction, and nobody waits for one.
+// Where there are queues of several priorities, a round may be a single instruction, and no event waits for the next one.
 bool executor_loop::must_hand_over_before(const int round) const {
 	const bool is_shared = m_engine.is_shared();
 	if(round >= rounds_before_hand_over * (is_shared ? issues_per_round : 1) && !m_progress_events.empty()) return true;

@@ -105,7 +105,7 @@ class executor_loop final : public instruction_sink {
 
 	/// Told of every horizon and epoch that is complete, on the executor thread, without locks held. Set it before the first batch.
 	void set_progress_callback(progress_callback callback) { m_progress = std::move(callback); }
-	/// With queues of several priorities: called when `has_at_most` may have changed, on the executor thread, with locks held. Likewise.
+	/// With queues of several priorities: called when `has_at_most` may have changed, on the executor thread, with locks held. Set it before the first batch.
 	void set_load_callback(load_callback callback) { m_on_load = std::move(callback); }
 
 	/// Direct transfers, before the first batch: every rank of `host_ranks` gives its offer to the others, opens theirs, and names those with whom both sides
@@ -254,7 +254,9 @@ class executor_loop final : public instruction_sink {
 	}
 	/// Whether there was anything to do.
 	bool work();
+	/// Whether events are to leave ahead of further work.
 	bool must_hand_over_before(int round) const;
+	/// Calls the load callback, if there are queues of several priorities.
 	void tell_loads();
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
@@ -273,6 +275,7 @@ class executor_loop final : public instruction_sink {
 	bool complete_lanes(std::span<const lane_position> progressed);
 	/// Of the folds that are complete.
 	void report_empty_folds();
+	void give_back(const watched_fold& watched);
 	void fail_out_of_bounds(const bounds_violation& violation);
 	bool poll_direct();
 	void release_held();

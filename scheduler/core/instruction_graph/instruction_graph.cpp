@@ -2,7 +2,6 @@
 // Emission of instructions, horizons and epochs, buffers, and the lookahead's view of memory.
 #include "instruction_graph.hpp"
 
-#include <bit>
 #include <optional>
 
 #include "base/overloaded.hpp"
@@ -116,7 +115,7 @@ void instruction_graph_generator::compile_epoch(const command_phase& now, const 
 // is applied so late that it has been executed by then, unless some work takes long.
 bool instruction_graph_generator::must_apply_horizon() const {
 	const std::size_t num_pending = m_pending_horizons.size();
-	if(std::popcount(m_priorities) <= 1) return num_pending > 1;
+	if(!are_several(m_queues)) return num_pending > 1;
 	if(num_pending <= m_capabilities.most_horizons_ahead) return false;
 	return m_is_repeating || m_pending_horizons.front().task <= m_last_reached || num_pending > most_unexecuted_horizons;
 }

@@ -68,7 +68,7 @@ class instruction_graph_generator {
 	/// Everything before the epoch or horizon `reached` has been executed.
 	void notify_epoch_reached(task_id reached);
 	/// There is a queue of this priority; as if it had submitted a task.
-	void announce(const queue_priority queue) { m_priorities |= 1U << queue; }
+	void announce(const queue_priority queue) { m_queues |= queue_set_of(queue); }
 	/// Whether the instructions that are compiled now may become a template, or repeat one. They depend on the program alone then, not on the execution.
 	void set_repeating(const bool is_repeating) { m_is_repeating = is_repeating; }
 
@@ -242,7 +242,7 @@ class instruction_graph_generator {
 		task_id task;
 	};
 	std::deque<pending_horizon> m_pending_horizons; ///< made, not yet applied; the oldest first
-	std::uint32_t m_priorities = 0; ///< bit p: there is a queue of priority p
+	queue_set m_queues = 0; ///< those that were announced, or have submitted a task
 	bool m_is_repeating = false;
 	instruction_id m_settled; ///< the last epoch
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
@@ -265,7 +265,7 @@ class instruction_graph_generator {
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
 	arena& nodes() { return m_arenas.back().nodes; }
-	/// Whether so many pending horizons are too many.
+	/// Whether the oldest pending horizon is to be applied now.
 	bool must_apply_horizon() const;
 	/// Before the instruction of this horizon or epoch. Its bucket is there already if the instruction has been repeated from a template.
 	void open_bucket(task_id opened_by) {
@@ -462,7 +462,7 @@ void instruction_graph_generator::walk_state(Walk& walk, const std::span<const b
 		walk.id(horizon.id);
 		walk.task(horizon.task);
 	}
-	walk.number(m_priorities);
+	walk.number(m_queues);
 	walk.task(m_last_compiled);
 	walk.number(m_growing.size());
 	for(auto& pool : m_staging) {

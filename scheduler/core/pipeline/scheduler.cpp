@@ -2,7 +2,6 @@
 #include "scheduler.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <exception>
 #include <limits>
@@ -131,7 +130,7 @@ std::uint64_t scheduler::push(Event&& e, const std::uint64_t num_events) {
 void scheduler::flush() { push(flush_event{}); }
 
 void scheduler::announce(const queue_priority queue) {
-	m_queues.fetch_or(1U << queue, std::memory_order_relaxed);
+	m_queues.fetch_or(queue_set_of(queue), std::memory_order_relaxed);
 	push(queue_event{queue});
 }
 
@@ -167,7 +166,7 @@ bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint6
 }
 
 std::uint64_t scheduler::most_waiting_events() const {
-	if(std::popcount(m_queues.load(std::memory_order_relaxed)) <= 1) return max_waiting_events;
+	if(!are_several(m_queues.load(std::memory_order_relaxed))) return max_waiting_events;
 	return std::clamp<std::uint64_t>(max_waiting_run_aheads * m_settings.run_ahead * m_settings.pipeline.horizons.step, 64, max_waiting_events);
 }
 

@@ -177,7 +177,7 @@ class scheduler {
 	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
 	std::atomic<bool> m_is_throttled{false};
-	std::atomic<std::uint32_t> m_queues{0}; ///< bit q: queue q was announced
+	std::atomic<queue_set> m_queues{0}; ///< those that were announced
 	/// Of the newest task of a queue: what is planned once it is, and what the sink has got then.
 	struct newest_task {
 		std::atomic<std::uint64_t> num_pushed{0};
@@ -193,8 +193,7 @@ class scheduler {
 	scheduler_statistics m_statistics;
 	plan_totals m_totals;
 
-	/// A replay counts as its tasks.
-	/// Returns `m_num_pushed`.
+	/// Returns `m_num_pushed`, in which a replay counts as its tasks.
 	template <typename Event>
 	std::uint64_t push(Event&& e, std::uint64_t num_events = 1);
 	void run();

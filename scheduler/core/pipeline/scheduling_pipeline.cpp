@@ -27,8 +27,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
 }
 
 void scheduling_pipeline::create_buffer(const buffer_info& info) {
-	end_replay();
-	m_repeated.reset();
+	leave_replay();
 	if(m_program != nullptr) m_program->add_buffer(info);
 	m_tasks.create_buffer(info);
 	m_commands.create_buffer(info);
@@ -36,8 +35,7 @@ void scheduling_pipeline::create_buffer(const buffer_info& info) {
 }
 
 void scheduling_pipeline::destroy_buffer(const buffer_id id) {
-	end_replay();
-	m_repeated.reset();
+	leave_replay();
 	m_replays.forget_buffer(id, position().tasks);
 	m_tasks.destroy_buffer(id);
 	m_commands.destroy_buffer(id);
@@ -82,16 +80,14 @@ void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
 }
 
 void scheduling_pipeline::flush() {
-	end_replay();
-	m_repeated.reset();
+	leave_replay();
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
 	compile_ready();
 }
 
 void scheduling_pipeline::announce(const queue_priority queue) {
-	end_replay();
-	m_repeated.reset();
+	leave_replay();
 	m_instructions.announce(queue);
 }
 

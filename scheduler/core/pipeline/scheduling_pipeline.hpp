@@ -124,6 +124,8 @@ class scheduling_pipeline {
 	void plan(std::shared_ptr<task> submitted);
 	/// Something else than a repetition of a recording is about to be planned.
 	void end_replay();
+	/// Other work than a replay and its stops follows.
+	void leave_replay();
 	/// The last ids that the graphs know of.
 	plan_position position_of_graphs() const;
 	plan_position position() const { return position_of_graphs() + m_replays.expanded(); }

@@ -75,6 +75,11 @@ void scheduling_pipeline::end_replay() {
 	m_replays.forget_steps();
 }
 
+void scheduling_pipeline::leave_replay() {
+	end_replay();
+	m_repeated.reset();
+}
+
 std::uint32_t scheduling_pipeline::replay(const std::shared_ptr<const recorded_program>& program, const submission_id first, const std::uint32_t repetitions,
     const std::uint64_t site, const bool may_leave_rest) {
 	m_repeated = program;

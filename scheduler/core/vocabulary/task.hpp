@@ -57,6 +57,10 @@ inline constexpr std::array<const char*, 8> names_of<reduction_op>{"sum", "prod"
 /// Of a queue. Work of a queue with a higher priority goes first.
 using queue_priority = std::uint32_t;
 inline constexpr queue_priority max_queue_priority = 4;
+/// Bit q: there is a queue of priority q.
+using queue_set = std::uint32_t;
+constexpr queue_set queue_set_of(const queue_priority queue) { return queue_set{1} << queue; }
+constexpr bool are_several(const queue_set queues) { return (queues & (queues - 1)) != 0; }
 
 struct task_geometry {
 	int dims = 0;
