@@ -2,7 +2,8 @@
 """The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch.
 
 For an exchange with other ranks, the kernel tells them that data of this rank is ready, waits until theirs is, copies
-it, and answers. In a graph, its flags lie in memory of the device: all arguments are constant.
+it, and answers. In a graph another kernel does so. Its flags lie in memory of the device: all arguments are constant.
+It pushes small messages into inboxes, and looks for such messages in its own.
 """
 
 from __future__ import annotations
@@ -140,9 +141,7 @@ __device__ void copy(const Part& part) {
     }
 }
 
-template <typename Arguments>
-__device__ void copy_part(const Arguments& arguments) {
-    const Part& part = arguments.slots[blockIdx.y].part;
+__device__ void copy_part(const Part& part) {
     switch (part.word_bytes) {
     case 16: copy<int4>(part); break;
     case 8: copy<long long>(part); break;
@@ -157,7 +156,7 @@ __device__ void copy_all(const Arguments& arguments) {
     const Flag& ready = arguments.slots[blockIdx.y].part.ready;
     if (arguments.num_raised > 0) raise_flags(arguments);
     if (arguments.waits && ready.address != nullptr) wait(ready, arguments.stop);
-    copy_part(arguments);
+    copy_part(arguments.slots[blockIdx.y].part);
     if (arguments.num_answers > 0) answer(arguments);
 }
 
@@ -167,37 +166,139 @@ struct GraphFlag {
     volatile unsigned long long* word;
     unsigned long long value;
     volatile unsigned* host;
-    unsigned host_value, unused;
+    unsigned host_value, pushed;
 };
-__device__ GraphFlag graph_flag(const Flag& flag) { return *(const GraphFlag*)flag.address; }
+__device__ GraphFlag load(const GraphFlag* flag) { return flag != nullptr ? *flag : GraphFlag{}; }
 
-template <typename Arguments>
-__device__ void raise_in_graph(const Arguments& arguments) {
-    if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x >= arguments.num_raised) return;
-    const GraphFlag flag = graph_flag(arguments.slots[threadIdx.x].raised);
+// The layout is that of cuda_exchange::arguments.
+struct InboxWords {
+    unsigned long long address;
+    long long stride[2];
+    unsigned num_turns, unused;
+};
+struct ExchangedPart {
+    Part part;
+    const GraphFlag* flag;
+    InboxWords inbox;
+};
+struct ExchangeArguments {
+    unsigned num_parts, num_pushed, num_raised, num_awaited, num_awaited_by_end, unused;
+    const volatile unsigned* stop;
+    const GraphFlag *raised[8], *awaited[8], *awaited_by_end[8];
+    ExchangedPart parts[8], pushed[8];
+};
+
+// A look at the host's memory takes as long as ten looks at the device's, and holds up all threads that look.
+__device__ bool is_up(const GraphFlag& flag, unsigned look) {
+    if (flag.word != nullptr && look_at(flag.word) >= flag.value) return true;
+    if (flag.host == nullptr || (flag.word != nullptr && look % 64 != 0)) return false;
+    return !is_behind(look_at(flag.host), flag.host_value);
+}
+
+__device__ void raise(const GraphFlag& flag) {
     __threadfence_system();
     if (flag.word != nullptr) *flag.word = flag.value;
     if (flag.host != nullptr) *flag.host = flag.host_value;
 }
 
-// A look at the host's memory takes as long as ten looks at the device's, and holds up all threads that look.
-template <typename Arguments>
-__device__ void wait_in_graph(const Arguments& arguments) {
-    if (threadIdx.x < arguments.waits) {
-        const GraphFlag flag = graph_flag(arguments.slots[threadIdx.x].part.ready);
-        look_until(arguments.stop, [&](unsigned look) {
-            if (flag.word != nullptr && look_at(flag.word) >= flag.value) return true;
-            if (flag.host == nullptr || (flag.word != nullptr && look % 64 != 0)) return false;
-            return !is_behind(look_at(flag.host), flag.host_value);
-        });
-    }
-    __syncthreads();
+// Words of four bytes of a part, and where they lie from its first byte.
+__device__ unsigned num_pushed_words(const Part& part) {
+    return part.count[0] * part.count[1] * part.count[2] * (part.word_bytes / 4);
+}
+__device__ void locate_pushed(const ExchangedPart& exchanged, unsigned i, long long& outside, long long& destination,
+                              long long& inbox) {
+    const Part& part = exchanged.part;
+    const unsigned words_per_run = part.count[0] * (part.word_bytes / 4), run = i / words_per_run;
+    const long long word = i - run * words_per_run, plane = run / part.count[1], row = run - plane * part.count[1];
+    outside = word * 4 + row * part.source_stride[0] + plane * part.source_stride[1];
+    destination = word * 4 + row * part.destination_stride[0] + plane * part.destination_stride[1];
+    inbox = word * 8 + row * exchanged.inbox.stride[0] + plane * exchanged.inbox.stride[1];
+}
+__device__ char* inbox_of(const InboxWords& inbox, unsigned message) {
+    return (char*)inbox.address + (unsigned long long)(message % inbox.num_turns) * 32768; // graph_inbox::size_bytes
 }
 
-extern "C" __global__ void celerity_exchange(const __grid_constant__ Arguments<8> arguments) {
-    raise_in_graph(arguments);
-    wait_in_graph(arguments);
-    if (blockIdx.y < arguments.num_parts) copy_part(arguments);
+// Eight bytes arrive together: a word with the number of the right message is the right one.
+__device__ void push(const ExchangedPart& pushed, const GraphFlag& flag) {
+    char* const words = inbox_of(pushed.inbox, flag.pushed);
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < num_pushed_words(pushed.part);
+         i += gridDim.x * blockDim.x) {
+        long long from, unused, to;
+        locate_pushed(pushed, i, from, unused, to);
+        const unsigned word = *(const unsigned*)(pushed.part.source + from);
+        asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(words + to), "r"(word), "r"(flag.pushed)
+                     : "memory");
+    }
+}
+
+// Takes the words out of the inbox once they are there. If the flag is up before, they are fetched: the message may not
+// be pushed. At first one warp of a block looks, and its first thread also at the flag: many looks hold up data.
+__device__ void take(const ExchangedPart& taken, const GraphFlag& flag, const volatile unsigned* stop,
+                     volatile unsigned& is_flag_up) {
+    const char* const words = inbox_of(taken.inbox, flag.pushed);
+    const unsigned total = num_pushed_words(taken.part), first = blockIdx.x * blockDim.x + threadIdx.x;
+    const auto take_word = [&](unsigned i, bool is_stored) {
+        long long from, to, in_inbox;
+        locate_pushed(taken, i, from, to, in_inbox);
+        unsigned word, message;
+        look_until(stop, [&](unsigned look) {
+            asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(word), "=r"(message) : "l"(words + in_inbox)
+                         : "memory");
+            if (message == flag.pushed) return true;
+            if (threadIdx.x == 0 && is_up(flag, look)) {
+                __threadfence_block();
+                is_flag_up = 1;
+            }
+            if (is_flag_up == 0) return false;
+            __threadfence_system();
+            word = __ldcv((const unsigned*)(taken.part.source + from));
+            return true;
+        });
+        if (is_stored) *(unsigned*)(taken.part.destination + to) = word;
+    };
+    if (threadIdx.x < 32 && first < total) take_word(first, false);
+    __syncthreads();
+    for (unsigned i = first; i < total; i += gridDim.x * blockDim.x) take_word(i, true);
+}
+
+__device__ void await(const GraphFlag& flag, const volatile unsigned* stop) {
+    look_until(stop, [&](unsigned look) { return is_up(flag, look); });
+}
+
+// The last row has one block with work. It raises the flags, as the fence before them would wait for data that is under
+// way, and waits for those that no copy needs.
+extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArguments arguments) {
+    __shared__ volatile unsigned is_flag_up;
+    const unsigned row = blockIdx.y;
+    if (row + 1 == gridDim.y) {
+        if (blockIdx.x != 0) return;
+        if (threadIdx.x < arguments.num_raised) raise(*arguments.raised[threadIdx.x]);
+        if (threadIdx.x < arguments.num_awaited) await(*arguments.awaited[threadIdx.x], arguments.stop);
+        if (threadIdx.x < arguments.num_awaited_by_end) {
+            await(*arguments.awaited_by_end[threadIdx.x], arguments.stop);
+        }
+        return;
+    }
+    if (threadIdx.x == 0) is_flag_up = 0;
+    const GraphFlag own = load(row < arguments.num_parts ? arguments.parts[row].flag : nullptr);
+    if (row < arguments.num_pushed) {
+        const GraphFlag flag = load(arguments.pushed[row].flag);
+        if (flag.pushed != 0) push(arguments.pushed[row], flag);
+    }
+    if (row >= arguments.num_parts) return;
+    const ExchangedPart& part = arguments.parts[row];
+    const bool may_come = own.pushed != 0 && part.inbox.address != 0;
+    if (threadIdx.x < arguments.num_awaited) {
+        await(*arguments.awaited[threadIdx.x], arguments.stop);
+    } else if (threadIdx.x == arguments.num_awaited && part.flag != nullptr && !may_come) {
+        await(own, arguments.stop);
+    }
+    __syncthreads();
+    if (may_come) {
+        take(part, own, arguments.stop, is_flag_up);
+    } else {
+        copy_part(part.part);
+    }
 }
 
 struct FlagArguments {
@@ -209,7 +310,10 @@ extern "C" __global__ void celerity_set_flags(const __grid_constant__ FlagArgume
     if (threadIdx.x < arguments.count) arguments.destination[threadIdx.x] = arguments.flags[threadIdx.x];
 }
 extern "C" __global__ void celerity_advance_flags(GraphFlag* flags, unsigned long long count) {
-    for (unsigned long long i = threadIdx.x; i < count; i += blockDim.x) ++flags[i].value;
+    for (unsigned long long i = threadIdx.x; i < count; i += blockDim.x) {
+        ++flags[i].value;
+        if (flags[i].pushed != 0 && ++flags[i].pushed == 0) flags[i].pushed = 1;
+    }
 }
 
 // A launch takes the longer, the more bytes of arguments it has.

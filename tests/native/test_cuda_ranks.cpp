@@ -50,11 +50,14 @@ void replay() {
 					how.horizon_step = horizon_step;
 					how.border = num_devices > 1 && oversubscription == 1 ? 1 : 0;
 					how.steps = 201;
+					exchange::num_taken = 0;
 					const auto graph_runs = run(how);
-					std::printf("replay of %d steps, %zu devices, %u parts, horizons after %u: %lu graphs\n", how.steps, num_devices, oversubscription,
-					    horizon_step, graph_runs);
+					const auto num_taken = exchange::num_taken.load();
+					std::printf("replay of %d steps, %zu devices, %u parts, horizons after %u: %lu graphs, %lu copies out of inboxes\n", how.steps, num_devices,
+					    oversubscription, horizon_step, graph_runs, num_taken);
 					std::fflush(stdout);
 					if(graph_runs < 5) die("a replay has hardly used graphs");
+					if(num_devices > 1 && oversubscription == 1 && num_taken < graph_runs) die("devices have hardly pushed data");
 				}
 			}
 		}
@@ -119,10 +122,14 @@ void replay_on_ranks() {
 				how.horizon_step = 1 + oversubscription;
 				how.border = oversubscription == 1 ? 1 : 0;
 				how.steps = 201;
+				exchange::num_taken = 0;
 				const auto graph_runs = run(how);
-				std::printf("replay of %d steps, %zu ranks, %u parts: %lu graphs\n", how.steps, num_ranks, oversubscription, graph_runs);
+				const auto num_taken = exchange::num_taken.load();
+				std::printf("replay of %d steps, %zu ranks, %u parts: %lu graphs, %lu copies out of inboxes\n", how.steps, num_ranks, oversubscription, graph_runs,
+				    num_taken);
 				std::fflush(stdout);
 				if(graph_runs < 5) die("a replay has hardly used graphs");
+				if(how.odd_ranks_have_graphs && num_taken < graph_runs) die("ranks have hardly pushed data");
 			}
 		}
 	}

@@ -58,9 +58,32 @@ struct graph_flag {
 	std::uint64_t word = 0; ///< on the device that waits; reached when it holds `value` or a later one. 0: there is none
 	std::uint64_t value = 0;
 	/// Between ranks: raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word.
-	shared_flag host;
+	std::uint32_t* host = nullptr;
+	std::uint32_t host_value = 0;
+	/// The number of the message whose data may come into an inbox, besides; 0: the one side does not push it, or the other side does not look there.
+	std::uint32_t pushed = 0;
 };
 static_assert(sizeof(graph_flag) == 32);
+
+/// Memory of a device, into which a kernel of a graph on another device pushes the data of a message. Behind each word of four bytes it writes the number of
+/// the message, so that the data needs no flag: the device that waits looks at the words themselves. As in the protocol LL of NCCL.
+struct graph_inbox {
+	static constexpr std::size_t word_bytes = 4;
+	/// Larger messages are fetched, which moves half of the bytes.
+	static constexpr std::size_t most_bytes = std::size_t{1} << 14;
+	static constexpr std::size_t size_bytes = 2 * most_bytes; ///< between ranks, where an inbox gets one message after the other
+
+	std::uint64_t address = 0;
+	std::uint32_t num_turns = 1; ///< message n uses inbox n % num_turns of those that follow each other from the address on
+	box array;                   ///< whose elements lie there densely
+
+	static std::size_t bytes_for(const box& array, const std::size_t element_size_bytes) {
+		return 2 * static_cast<std::size_t>(array.area()) * element_size_bytes;
+	}
+	static bool is_for(const box& array, const std::size_t element_size_bytes) {
+		return element_size_bytes % word_bytes == 0 && bytes_for(array, element_size_bytes) <= size_bytes;
+	}
+};
 
 /// The waits of an operation on a lane, besides those for the operations before it there.
 struct lane_waits {
@@ -76,6 +99,19 @@ struct pull_operation {
 	std::span<const lane_position> answer_after; ///< further positions to wait for before `answer` is written; outlives the position
 };
 
+/// A copy into an inbox, at the moment when a flag is raised. `copy` has no destination.
+struct graph_push {
+	copy_operation copy;
+	graph_inbox inbox;
+	std::uint32_t flag = 0;
+};
+
+/// Where the data of a copy may be found as well, as soon as it is there, instead of at its source once the flag is reached.
+struct graph_arrival {
+	std::optional<graph_inbox> inbox;
+	std::optional<std::uint32_t> flag; ///< of this copy alone
+};
+
 /// An operation of a graph. It begins when the operations of the graph that `after` numbers are complete, and flags of other ranks are reached. Flags are
 /// numbered by launch.
 struct graph_operation {
@@ -84,9 +120,20 @@ struct graph_operation {
 	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, fold_operation> what;
 	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
 	small_vector<std::uint32_t, 2> awaited{};
+	small_vector<std::uint32_t, 2> awaited_by_end{}; ///< need not be reached before it begins
 	small_vector<std::uint32_t, 2> raised{}; ///< once the operation is complete
 	bool is_urgent = false;                  ///< goes before other operations, because other devices wait for its results
+	std::vector<graph_push> pushed{};        ///< with some of the flags that it raises
+	std::vector<graph_arrival> arrivals{};   ///< of each copy, in their order, or of none
+	std::vector<memory_id> origins{};        ///< of each copy within the rank, in their order: the memory of its source
 };
+
+/// None of a kernel or a fold.
+inline std::span<const copy_operation> copies_of(const decltype(graph_operation::what)& what) {
+	if(const auto* const copy = std::get_if<copy_operation>(&what)) return {copy, 1};
+	if(const auto* const gathered = std::get_if<std::vector<copy_operation>>(&what)) return *gathered;
+	return {};
+}
 
 /// Operations of devices, which a lane carries out at once. Not destroyed while a lane carries it out.
 class operation_graph {

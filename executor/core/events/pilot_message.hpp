@@ -26,7 +26,7 @@ struct shared_location {
 /// Announces that a message will carry `sent_box` of a transfer. Fixed size, copied as it is between ranks of one architecture.
 /// The boxes are in buffer coordinates.
 struct pilot_message {
-	static constexpr std::uint64_t current_version = 0xce1e0006; ///< layout of this struct, in a form that no other message begins with
+	static constexpr std::uint64_t current_version = 0xce1e0007; ///< layout of this struct, in a form that no other message begins with
 
 	std::uint64_t version = current_version;
 	transfer_id transfer{};
@@ -42,6 +42,7 @@ struct pilot_message {
 	std::uint32_t ready_value = 0;
 	std::uint64_t answer_slot = 0;
 	std::uint64_t answer_value = 0; ///< messages in the slot so far
+	std::uint64_t pushed = 0;       ///< number among the messages to the receiver that a graph may push; 0: none pushes this one
 
 	/// Throws std::invalid_argument for anything that is not a pilot of this version.
 	static pilot_message parse(const void* bytes, std::size_t size);

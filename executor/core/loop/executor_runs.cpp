@@ -25,6 +25,7 @@ constexpr std::chrono::microseconds longest_wait_for_periods{50};
 struct executor_loop::begun_step {
 	std::uint32_t first_flag = 0; ///< of a send: ready and answer; of a receive: by part ready and, behind it, the answer if there is one
 	std::vector<direct_receiver::graph_fetch> fetches{};
+	std::optional<graph_push> push{}; ///< of a send
 };
 
 // ---- from batches to runs ---------------------------------------------------------------------------------------------------------
@@ -112,9 +113,9 @@ bool executor_loop::fetches_as_before(const batch_part& part, const period_graph
 	const auto items = part.instructions();
 	for(const auto& step : graph.steps) {
 		if(!std::holds_alternative<receive_instruction>(items[step.place]->operation)) continue;
-		m_receiver.for_each_part(items[step.place]->id, [&](const array_place& source, const box& where) {
-			are_equal =
-			    are_equal && num_equal < graph.fetched.size() && graph.fetched[num_equal++] == period_graph::fetched_part{source.address, *source.array, where};
+		m_receiver.for_each_part(items[step.place]->id, [&](const array_place& source, const box& where, const box& inbox) {
+			are_equal = are_equal && num_equal < graph.fetched.size()
+			            && graph.fetched[num_equal++] == period_graph::fetched_part{source.address, *source.array, where, inbox};
 		});
 	}
 	return are_equal && num_equal == graph.fetched.size();
@@ -130,8 +131,10 @@ std::vector<executor_loop::begun_step> executor_loop::begin_run(const graph_run&
 		auto& current = begun.emplace_back(begun_step{static_cast<std::uint32_t>(m_flags.size())});
 		const auto& item = *run.instructions[step.place];
 		if(std::holds_alternative<send_instruction>(item.operation)) {
-			const auto [ready, answer] = m_sender.begin_in_graph(item.id);
+			auto [ready, answer, push] = m_sender.begin_in_graph(item.id);
 			m_flags.insert(m_flags.end(), {ready, answer});
+			if(push.has_value()) push->flag = current.first_flag;
+			current.push = std::move(push);
 		} else if(std::holds_alternative<receive_instruction>(item.operation)) {
 			current.fetches = m_receiver.begin_in_graph(item.id);
 			for(const auto& fetch : current.fetches) {
@@ -205,7 +208,8 @@ class run_builder {
 				m_operations.back().what.emplace<std::vector<copy_operation>>();
 			}
 			m_numbers[send] = is_in_fetch ? m_latest_fetch->number : next;
-			m_operations[*m_numbers[send]].awaited.push_back(*m_answers[send]);
+			auto& waiting = m_operations[*m_numbers[send]];
+			(is_in_fetch ? waiting.awaited_by_end : waiting.awaited).push_back(*m_answers[send]);
 		}
 	}
 	const instruction_key& key_of(const std::uint32_t step) const { return m_run.instructions[m_run.graph->steps[step].place]->key; }
@@ -219,8 +223,14 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 		graph_operation operation;
 		const auto& item = *run.instructions[run.graph->steps[step].place];
 		std::visit(overloaded{
-		               [&](const copy_instruction& copy) { operation.what = operation_of(copy); },
-		               [&](const gather_copy_instruction& gather) { operation.what = operation_of(gather); },
+		               [&](const copy_instruction& copy) {
+			               operation.what = operation_of(copy);
+			               operation.origins = {copy.source.memory};
+		               },
+		               [&](const gather_copy_instruction& gather) {
+			               operation.what = operation_of(gather);
+			               for(const auto& source : gather.sources) operation.origins.push_back(source.allocation.memory);
+		               },
 		               [&](const device_kernel_instruction& kernel) {
 			               auto launch = operation_of(kernel, *m_launches.find(kernel.submission));
 			               launch.queue = queue_priority_of(item.priority);
@@ -234,6 +244,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 		               [&](const send_instruction&) {
 			               operation.what = std::vector<copy_operation>{};
 			               operation.raised.push_back(begun[step].first_flag);
+			               if(begun[step].push.has_value()) operation.pushed.push_back(*begun[step].push);
 			               builder.set_answer(step, begun[step].first_flag + 1);
 		               },
 		               [&](const receive_instruction&) {
@@ -241,6 +252,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 			               auto flag = begun[step].first_flag;
 			               for(const auto& fetch : begun[step].fetches) {
 				               copies.push_back(fetch.copy);
+				               operation.arrivals.push_back({fetch.inbox, flag});
 				               operation.awaited.push_back(flag++);
 				               if(fetch.answer.has_value()) operation.raised.push_back(flag++);
 			               }
@@ -261,7 +273,9 @@ void executor_loop::issue_run(const issue& item) {
 		graph.operations = m_backend->make_graph(operations_of(run, begun), m_flags.size());
 		graph.fetched.clear();
 		for(const auto& step : begun) {
-			for(const auto& fetch : step.fetches) graph.fetched.push_back({fetch.copy.source.address, *fetch.copy.source.array, fetch.copy.boxes.front()});
+			for(const auto& fetch : step.fetches) {
+				graph.fetched.push_back({fetch.copy.source.address, *fetch.copy.source.array, fetch.copy.boxes.front(), fetch.inbox.has_value() ? fetch.inbox->array : box()});
+			}
 		}
 	}
 	m_backend->enqueue_graph({item.lane, item.sequence}, waits_of(item), *graph.operations, m_flags);

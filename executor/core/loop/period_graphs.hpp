@@ -44,6 +44,7 @@ struct period_graph {
 		const void* source = nullptr;
 		box array;
 		box where;
+		box inbox; ///< empty if nobody pushes the message
 		friend bool operator==(const fetched_part&, const fetched_part&) = default;
 	};
 	std::vector<fetched_part> fetched;

@@ -80,6 +80,15 @@ strided_copy make_strided_copy(const box& part, const box& source_box, const box
 	return copy;
 }
 
+strided_copy make_row_copy(const box& part, const box& source_box, const box& destination_box, const std::size_t element_size_bytes) {
+	const array_geometry source(source_box, part, element_size_bytes);
+	const array_geometry destination(destination_box, part, element_size_bytes);
+	const auto loop_over = [&](const std::size_t d) {
+		return strided_copy::loop{static_cast<std::size_t>(part.extent(d)), source.strides[d], destination.strides[d]};
+	};
+	return {source.offset, destination.offset, static_cast<std::size_t>(part.extent(2)) * element_size_bytes, 2, {loop_over(1), loop_over(0)}};
+}
+
 void execute_copy(const void* const source, void* const destination, const strided_copy& copy) {
 	const auto* from = static_cast<const std::byte*>(source) + copy.source_offset_bytes;
 	auto* to = static_cast<std::byte*>(destination) + copy.destination_offset_bytes;

@@ -36,6 +36,9 @@ struct strided_copy {
 /// Copy of `part` between two dense row-major arrays over `source_box` and `destination_box`, both of which cover `part`.
 strided_copy make_strided_copy(const box& part, const box& source_box, const box& destination_box, std::size_t element_size_bytes);
 
+/// The same with runs of one row of `part`, and with both loops: these do not depend on the arrays.
+strided_copy make_row_copy(const box& part, const box& source_box, const box& destination_box, std::size_t element_size_bytes);
+
 /// Calls f(strided_copy) for every box, in order.
 template <typename F>
 void for_each_strided_copy(const box* const source_array, const box* const destination_array, const std::span<const box> boxes,

@@ -8,6 +8,9 @@ namespace {
 constexpr std::uint64_t words_per_rank = flag_segment::num_slots;
 /// A sector each, as devices look at some words all the time and write others.
 constexpr std::uint64_t bytes_per_word = 32;
+constexpr std::uint64_t inbox_bytes_per_rank = direct_context::num_inboxes * graph_inbox::size_bytes;
+
+std::uint64_t word_bytes(const std::size_t num_ranks) { return 2 * num_ranks * words_per_rank * bytes_per_word; }
 
 std::uint64_t word_at(const std::uint64_t words, const std::size_t row, const std::uint64_t slot) {
 	return words == 0 ? 0 : words + (row * words_per_rank + slot) * bytes_per_word;
@@ -28,7 +31,7 @@ flag_segment::offer direct_context::make_offer(const rank_id own, const std::vec
 }
 
 void direct_context::share_words() {
-	const auto size_bytes = 2 * own_flags.num_ranks() * words_per_rank * bytes_per_word;
+	const auto size_bytes = word_bytes(own_flags.num_ranks()) + own_flags.num_ranks() * inbox_bytes_per_rank;
 	auto* const words = device_backend.allocate(memory_of(device_id(0)), size_bytes, bytes_per_word);
 	device_backend.fill(memory_of(device_id(0)), words, size_bytes, 0);
 	own_words = reinterpret_cast<std::uintptr_t>(words);
@@ -44,13 +47,19 @@ void direct_context::open(const rank_id peer, const flag_segment::offer& offer) 
 
 graph_flag direct_context::ready_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
     const shared_flag& host) const {
-	return {is_sender ? word_at(peer.words, own_position, slot) : word_at(own_words, peer.position, slot), value, host};
+	return {is_sender ? word_at(peer.words, own_position, slot) : word_at(own_words, peer.position, slot), value, host.address, host.value};
 }
 
 graph_flag direct_context::answer_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
     const shared_flag& host) const {
 	const std::size_t behind = own_flags.num_ranks();
-	return {is_sender ? word_at(own_words, behind + peer.position, slot) : word_at(peer.words, behind + own_position, slot), value, host};
+	return {is_sender ? word_at(own_words, behind + peer.position, slot) : word_at(peer.words, behind + own_position, slot), value, host.address, host.value};
+}
+
+graph_inbox direct_context::inbox(const bool is_sender, const neighbour& peer, const box& sent) const {
+	const auto words = is_sender ? peer.words : own_words;
+	const auto sender = is_sender ? own_position : peer.position;
+	return {words + word_bytes(own_flags.num_ranks()) + sender * inbox_bytes_per_rank, num_inboxes, sent};
 }
 
 void direct_context::agree(const std::vector<rank_id>& peers) {

@@ -44,6 +44,9 @@ struct transfer_status {
 
 /// Until agree() there are no peers: nothing is sent or received directly.
 struct direct_context {
+	/// Of a sender at a receiver. A message that finds its inbox in use is not pushed: see direct_sender.
+	static constexpr std::uint32_t num_inboxes = 256;
+
 	/// A rank of this host.
 	struct neighbour {
 		bool is_peer = false;
@@ -59,7 +62,7 @@ struct direct_context {
 	std::size_t own_position = 0;
 	flag_segment own_flags{};
 	/// The words of this rank for graphs, on its device, by rank of the host and slot: first the words that say that data for this rank is ready, then the words
-	/// that say that data of this rank has been fetched. 0: there are none.
+	/// that say that data of this rank has been fetched. Behind them, by rank of the host, lie the inboxes. 0: there are none.
 	std::uint64_t own_words = 0;
 	std::vector<neighbour> neighbours{}; ///< by rank; ranks of other hosts are no peers
 	bool has_agreed = false;             ///< with at least one peer
@@ -76,6 +79,9 @@ struct direct_context {
 	/// The flags of a message between graphs. `slot` and `value` are those of its answer; the host flags are those of other transfers.
 	graph_flag ready_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
 	graph_flag answer_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
+
+	/// Where messages lie that graphs push between the two ranks.
+	graph_inbox inbox(bool is_sender, const neighbour& peer, const box& sent) const;
 
 	bool has_peers() const { return has_agreed; }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }

@@ -40,6 +40,8 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 	message.data = open_slab(source, pilot.location) + pilot.location.offset_bytes;
 	message.allocated_box = pilot.allocated_box;
 	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
+	message.sent_box = pilot.sent_box;
+	message.pushed = static_cast<std::uint32_t>(pilot.pushed);
 	message.answer_slot = static_cast<std::uint32_t>(pilot.answer_slot);
 	message.answer_value = pilot.answer_value;
 	message.answer = {peer.flags.answer_flag(m_shared.own_position, message.answer_slot), static_cast<std::uint32_t>(pilot.answer_value)};
@@ -121,8 +123,10 @@ std::vector<direct_receiver::graph_fetch> direct_receiver::begin_in_graph(const 
 	for(const auto& fetched : state.parts) {
 		auto& message = *fetched.message;
 		const auto& peer = m_shared.neighbours[fetched.key.source.value];
-		const auto ready = m_shared.ready_flag(false, peer, message.answer_slot, message.answer_value, message.ready);
-		auto& fetch = fetches.emplace_back(graph_fetch{copy_of(fetched, *state.receive, destination), ready, std::nullopt});
+		auto ready = m_shared.ready_flag(false, peer, message.answer_slot, message.answer_value, message.ready);
+		ready.pushed = message.pushed;
+		const auto inbox = message.pushed == 0 ? std::nullopt : std::optional(m_shared.inbox(false, peer, message.sent_box));
+		auto& fetch = fetches.emplace_back(graph_fetch{copy_of(fetched, *state.receive, destination), ready, inbox, std::nullopt});
 		message.unissued -= fetched.where.area();
 		// All receives of a message belong to one task, so that the graph carries out all of them.
 		if(!message.fetched_at.empty()) throw std::logic_error("a message is fetched by a graph and by others");

@@ -42,6 +42,10 @@ void direct_sender::announce(outgoing& out) {
 	out.ready_index = take_ready_flag(out);
 	out.answer_value = ++to.answer_values[out.slot];
 	out.answer = {m_shared.own_flags.answer_flag(peer.position, out.slot), static_cast<std::uint32_t>(out.answer_value)};
+	if(peer.words != 0 && graph_inbox::is_for(out.send->sent_box, out.send->element_size_bytes)) {
+		if(++to.num_pushed == 0) ++to.num_pushed; // it has wrapped around
+		out.pushed = to.num_pushed;
+	}
 	out.state = outgoing::state_type::announced;
 	const auto pilot = make_pilot(out);
 	if(!to.unsent_pilots.empty() || !peer.flags.pilots(m_shared.own_position).push(pilot)) {
@@ -63,6 +67,13 @@ std::optional<std::uint32_t> direct_sender::take_slot(destination& to) {
 	return slot;
 }
 
+bool direct_sender::take_inbox(destination& to, const std::uint32_t pushed) {
+	auto& holder = to.in_inboxes[pushed % direct_context::num_inboxes];
+	if(holder != 0) return false;
+	holder = pushed;
+	return true;
+}
+
 pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	const auto& send = *out.send;
 	const auto source = m_shared.allocations.place(send.source);
@@ -75,7 +86,8 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	    .ready_index = out.ready_index,
 	    .ready_value = m_ready_flags[out.ready_index].value,
 	    .answer_slot = out.slot,
-	    .answer_value = out.answer_value};
+	    .answer_value = out.answer_value,
+	    .pushed = out.pushed};
 }
 
 // A stream takes more than a microsecond to write a flag, so messages with the same producers share one. Values wrap around in the end, and the comparison
@@ -136,8 +148,15 @@ direct_sender::graph_flags direct_sender::begin_in_graph(const instruction_id id
 	m_shared.statistics.sent_bytes.direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
 	m_ready_flags[out.ready_index].is_issued = true;
 	const auto& peer = m_shared.neighbours[out.send->destination_rank.value];
-	return {m_shared.ready_flag(true, peer, out.slot, out.answer_value, ready_flag_of(out)),
-	    m_shared.answer_flag(true, peer, out.slot, out.answer_value, out.answer)};
+	graph_flags flags{m_shared.ready_flag(true, peer, out.slot, out.answer_value, ready_flag_of(out)),
+	    m_shared.answer_flag(true, peer, out.slot, out.answer_value, out.answer), std::nullopt};
+	if(out.pushed == 0) return flags;
+	const auto& send = *out.send;
+	if(take_inbox(m_destinations.at(send.destination_rank), out.pushed)) flags.ready.pushed = out.pushed;
+	flags.push = graph_push{
+	    {m_shared.allocations.place(send.source), {}, std::span(&send.sent_box, 1), send.element_size_bytes, bytes_of(send.sent_box, send.element_size_bytes)},
+	    m_shared.inbox(true, peer, send.sent_box)};
+	return flags;
 }
 
 shared_flag direct_sender::answer_to(const instruction_id send) const {
@@ -173,6 +192,7 @@ void direct_sender::retire(const instruction_id id) {
 	m_shared.trace_until_now(out.issued_ns, traced_send{id, send.transfer.buffer, size_bytes, send.message, send.destination_rank});
 	auto& to = m_destinations.at(send.destination_rank);
 	to.free_slots.push_back(out.slot);
+	if(auto& holder = to.in_inboxes[out.pushed % direct_context::num_inboxes]; holder == out.pushed) holder = 0;
 	leave_ready_flag(out.ready_index);
 	if(to.waiting_for_slot.empty()) return;
 	auto& next = *to.waiting_for_slot.front();

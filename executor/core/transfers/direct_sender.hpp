@@ -3,6 +3,7 @@
 // exists. The engine holds it until then. Its lane writes `ready` when the data is there. It is complete when the peer has written the answer.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -28,6 +29,7 @@ class direct_sender {
 	struct graph_flags {
 		graph_flag ready;
 		graph_flag answer;
+		std::optional<graph_push> push; ///< without flag number; its form does not depend on the launch
 	};
 	graph_flags begin_in_graph(instruction_id id);
 	/// No flag if the answer has come.
@@ -60,6 +62,7 @@ class direct_sender {
 		std::uint32_t slot = 0;
 		std::uint64_t answer_value = 0;
 		shared_flag answer{};
+		std::uint32_t pushed = 0; ///< its number among the messages that graphs may push to the peer; 0: none pushes it
 		std::int64_t issued_ns = 0; ///< with a timeline
 	};
 	/// One of this rank's `ready` flags, and the messages of which it tells: those that depend on the same instructions are ready at the same time.
@@ -80,6 +83,9 @@ class direct_sender {
 		std::vector<std::uint32_t> free_slots;    ///< of those that were used before
 		std::deque<outgoing*> waiting_for_slot;
 		std::deque<pilot_message> unsent_pilots; ///< the ring was full
+		std::uint32_t num_pushed = 0;
+		/// By inbox: the message in it that has not been answered. 0: there is none.
+		std::array<std::uint32_t, direct_context::num_inboxes> in_inboxes{};
 	};
 
 	direct_context& m_shared;
@@ -94,6 +100,8 @@ class direct_sender {
 
 	void announce(outgoing& out);
 	static std::optional<std::uint32_t> take_slot(destination& to);
+	/// False if another message is there.
+	static bool take_inbox(destination& to, std::uint32_t pushed);
 	pilot_message make_pilot(const outgoing& out) const;
 	std::uint32_t take_ready_flag(const outgoing& out);
 	/// That of an announced message.

@@ -3,6 +3,7 @@
 #include "scheduling_pipeline.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace {
 
 /// Of one batch: the executor may carry out a batch as a whole, and the horizons in it end together.
 constexpr std::size_t max_periods = 16;
-constexpr std::size_t max_instructions = 256;
+constexpr std::size_t max_instructions = 1024;
 constexpr std::size_t max_horizons = 8;
 /// Fewer repetitions, in the middle between two stops, are no batch that the executor carries out as a whole. It keeps few graphs.
 constexpr std::uint32_t min_repetitions = 4;
@@ -20,7 +21,7 @@ constexpr std::uint32_t min_repetitions = 4;
 std::size_t periods_per_batch(const replay_template& known) {
 	const std::size_t by_instructions = max_instructions / std::max<std::size_t>(known.length.instructions, 1);
 	const std::size_t by_horizons = max_horizons / std::max<std::size_t>(known.num_horizons, 1);
-	return std::max<std::size_t>(std::min({max_periods, by_instructions, by_horizons}), 1);
+	return std::bit_floor(std::max<std::size_t>(std::min({max_periods, by_instructions, by_horizons}), 1)); // otherwise graphs of several sizes carry it out
 }
 
 } // namespace

@@ -185,18 +185,14 @@ bool may_copy_small(void* const* const parameters) {
 	return arguments.waits == 0 || is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.num_parts, is_ready);
 }
 
-template <typename Arguments>
-void copy_parts(const Arguments& arguments) {
-	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) {
-		const auto& part = arguments.slots[i].part;
-		for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
-			for(std::uint64_t row = 0; row < part.count[1]; ++row) {
-				const auto offset = [&](const std::int64_t* const stride) {
-					return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1];
-				};
-				std::memcpy(reinterpret_cast<std::byte*>(part.destination) + offset(part.destination_stride),
-				    reinterpret_cast<const std::byte*>(part.source) + offset(part.source_stride), part.count[0] * part.word_bytes);
-			}
+inline void copy_part(const small_copy& part) {
+	for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
+		for(std::uint64_t row = 0; row < part.count[1]; ++row) {
+			const auto offset = [&](const std::int64_t* const stride) {
+				return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1];
+			};
+			std::memcpy(reinterpret_cast<std::byte*>(part.destination) + offset(part.destination_stride),
+			    reinterpret_cast<const std::byte*>(part.source) + offset(part.source_stride), part.count[0] * part.word_bytes);
 		}
 	}
 }
@@ -206,7 +202,7 @@ void copy_small(void* const* const parameters) {
 	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
 	if(std::max({arguments.num_parts, arguments.num_raised, arguments.num_answers}) > Arguments::num_slots) die("the kernel has too few slots");
 	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
-	copy_parts(arguments);
+	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) copy_part(arguments.slots[i].part);
 	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
 	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
 		const auto& answer = arguments.slots[i].answer;
@@ -218,30 +214,96 @@ template <typename Arguments>
 inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
 
 struct exchange {
-	static const graph_flag& flag_at(const flag_to_see& flag) { return *reinterpret_cast<const graph_flag*>(flag.address); }
+	struct inbox_words {
+		std::uint64_t address;
+		std::int64_t stride[2];
+		std::uint32_t num_turns, unused;
+		/// Calls f(byte from the first one of the part's array, word in the inbox, its offset in the destination).
+		void for_each_word(const small_copy& part, const std::uint32_t message, const auto& f) const {
+			const auto inbox = address + message % num_turns * graph_inbox::size_bytes;
+			for(std::int64_t plane = 0; plane < part.count[2]; ++plane) {
+				for(std::int64_t row = 0; row < part.count[1]; ++row) {
+					for(std::int64_t word = 0; word < part.count[0] * part.word_bytes / 4; ++word) {
+						const auto at = [&](const std::int64_t* const strides) { return row * strides[0] + plane * strides[1]; };
+						f(word * 4 + at(part.source_stride), std::atomic_ref(*reinterpret_cast<std::uint64_t*>(inbox + word * 8 + at(stride))),
+						    word * 4 + at(part.destination_stride));
+					}
+				}
+			}
+		}
+	};
+	struct exchanged_part {
+		small_copy part;
+		const graph_flag* flag;
+		inbox_words inbox;
+	};
+	struct arguments {
+		std::uint32_t num_parts, num_pushed, num_raised, num_awaited, num_awaited_by_end, unused;
+		std::uint32_t* stop;
+		const graph_flag *raised[8], *awaited[8], *awaited_by_end[8];
+		exchanged_part parts[8], pushed[8];
+	};
+	using word_ref = std::atomic_ref<std::uint64_t>;
+
 	static bool is_up(const graph_flag& flag) {
 		return (flag.word != 0 && std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flag.word)).load(std::memory_order_acquire) >= flag.value)
-		       || (flag.host.address != nullptr && is_reached(flag.host));
+		       || (flag.host != nullptr && is_reached({flag.host, flag.host_value}));
+	}
+	static bool may_come(const exchanged_part& fetched) { return fetched.inbox.address != 0 && fetched.flag->pushed != 0; }
+	static bool has_come(const exchanged_part& fetched) {
+		if(!may_come(fetched)) return false;
+		bool is_all_here = true;
+		fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed,
+		    [&](std::int64_t, const word_ref word, std::int64_t) { is_all_here = is_all_here && word.load(std::memory_order_acquire) >> 32 == fetched.flag->pushed; });
+		return is_all_here;
 	}
 	/// This is asked again and again, and the flags may have gone to other messages.
 	static bool may_go(void* const* const parameters) {
-		const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-		for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
-			const auto& flag = flag_at(arguments.slots[i].raised);
+		const auto& given = *static_cast<const arguments*>(parameters[0]);
+		for(std::uint32_t i = 0; i < given.num_pushed; ++i) {
+			const auto& pushed = given.pushed[i];
+			if(pushed.flag->pushed == 0) continue;
+			pushed.inbox.for_each_word(pushed.part, pushed.flag->pushed, [&](const std::int64_t from, const word_ref word, std::int64_t) {
+				std::uint32_t data = 0;
+				std::memcpy(&data, reinterpret_cast<const std::byte*>(pushed.part.source) + from, sizeof data);
+				word.store(std::uint64_t{pushed.flag->pushed} << 32 | data, std::memory_order_release);
+			});
+		}
+		for(std::uint32_t i = 0; i < given.num_raised; ++i) {
+			const auto& flag = *given.raised[i];
 			if(flag.word != 0) {
 				const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(flag.word));
 				if(word.load() < flag.value) word.store(flag.value, std::memory_order_release);
 			}
-			if(flag.host.address != nullptr && !is_reached(flag.host)) raise(flag.host);
+			if(flag.host != nullptr && !is_reached({flag.host, flag.host_value})) raise({flag.host, flag.host_value});
 		}
-		const auto is_slot_up = [](const small_copy_slot& slot) { return is_up(flag_at(slot.part.ready)); };
-		return is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.waits, is_slot_up);
+		const auto is_part_ready = [](const exchanged_part& fetched) { return fetched.flag == nullptr || has_come(fetched) || is_up(*fetched.flag); };
+		const auto are_up = [](const graph_flag* const* const flags, const std::uint32_t count) {
+			return std::all_of(flags, flags + count, [](const graph_flag* const flag) { return is_up(*flag); });
+		};
+		return is_stopped(given)
+		       || (are_up(given.awaited, given.num_awaited) && are_up(given.awaited_by_end, given.num_awaited_by_end)
+		           && std::all_of(given.parts, given.parts + given.num_parts, is_part_ready));
 	}
 	static void run(void* const* const parameters) {
-		const auto& arguments = *static_cast<const small_copies<8>*>(parameters[0]);
-		if(is_stopped(arguments)) return emulated_cuda::trap();
-		copy_parts(arguments);
+		const auto& given = *static_cast<const arguments*>(parameters[0]);
+		if(is_stopped(given)) return emulated_cuda::trap();
+		for(std::uint32_t i = 0; i < given.num_parts; ++i) {
+			const auto& fetched = given.parts[i];
+			if(!has_come(fetched)) {
+				copy_part(fetched.part);
+				continue;
+			}
+			++num_taken;
+			fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed, [&](std::int64_t, const word_ref word, const std::int64_t to) {
+				const auto data = static_cast<std::uint32_t>(word.load());
+				std::memcpy(reinterpret_cast<std::byte*>(fetched.part.destination) + to, &data, sizeof data);
+			});
+		}
 	}
+
+	/// Parts that came into an inbox.
+	static inline std::atomic<std::uint64_t> num_taken{0};
 };
 
 struct flags_to_set {
@@ -256,10 +318,13 @@ inline void set_flags(void* const* const parameters) {
 
 inline void advance_flags(void* const* const parameters) {
 	auto* const flags = *static_cast<graph_flag* const*>(parameters[0]);
-	std::for_each_n(flags, *static_cast<const std::uint64_t*>(parameters[1]), [](graph_flag& flag) { ++flag.value; });
+	std::for_each_n(flags, *static_cast<const std::uint64_t*>(parameters[1]), [](graph_flag& flag) {
+		++flag.value;
+		if(flag.pushed != 0 && ++flag.pushed == 0) flag.pushed = 1;
+	});
 }
 
-inline const emulated_cuda::function exchange_function{{sizeof(small_copies<8>)}, exchange::run, exchange::may_go};
+inline const emulated_cuda::function exchange_function{{sizeof(exchange::arguments)}, exchange::run, exchange::may_go};
 inline const emulated_cuda::function set_flags_function{{sizeof(flags_to_set)}, set_flags};
 inline const emulated_cuda::function advance_flags_function{{sizeof(void*), sizeof(std::uint64_t)}, advance_flags};
 

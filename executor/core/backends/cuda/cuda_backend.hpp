@@ -205,7 +205,7 @@ class cuda_backend final : public backend {
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
 	void issue_on(cuda_lane& lane, const fold_operation& fold);
 	void issue_on(cuda_lane& lane, const cuda_graph_step& step);
-	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node);
+	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node);
 	/// `count` times the same element, one after the other.
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);
 	cuda::graph capture(const cuda_graph& graph, const cuda_graph_part& part);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "cuda_exchange.hpp"
 #include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
@@ -109,7 +110,7 @@ cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part
 		for(const auto earlier : node.after) before.insert(before.end(), last_nodes[earlier].begin(), last_nodes[earlier].end());
 		captured.continue_after(lane.stream(), before);
 		if(node.is_exchange()) {
-			issue_exchange(lane, graph, node);
+			issue_exchange(lane, graph, part, node);
 		} else {
 			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
 		}
@@ -133,16 +134,25 @@ void cuda_backend::set_priority(const cuda::graph_node kernel, const int priorit
 	m_driver.check(m_driver.graph_set_kernel_attribute(kernel, cuda::launch_attribute_priority, &attribute), "cuGraphKernelNodeSetAttribute");
 }
 
-void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_node& node) {
+void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node) {
+	const auto address_of = [&](const std::uint32_t flag) { return graph.flag(device_id(lane.device()), flag); };
+	cuda_exchange exchange;
+	for(const auto flag : node.raised) exchange.raise(address_of(flag));
+	for(const auto flag : node.awaited) exchange.await(address_of(flag));
+	for(const auto flag : node.awaited_by_end) exchange.await_by_end(address_of(flag));
+	for(const auto& push : node.pushed) exchange.push(push.copy, graph.inbox_of_push(part, push), address_of(push.flag));
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
-	if(node.what.has_value()) add_all(small, *node.what);
-	const auto flags_of = [&](const std::vector<std::uint32_t>& numbers) {
-		std::vector<cuda::device_pointer> flags;
-		for(const auto number : numbers) flags.push_back(graph.flag(device_id(lane.device()), number));
-		return flags;
-	};
-	small.exchange(m_driver, lane.stream(), flags_of(node.raised), flags_of(node.awaited), cuda::to_device_pointer(m_stop_word));
+	const auto copies = node.what.has_value() ? copies_of(*node.what) : std::span<const copy_operation>();
+	for(std::size_t i = 0; i < copies.size(); ++i) {
+		if(i < node.arrivals.size() && node.arrivals[i].flag.has_value()) {
+			exchange.fetch(copies[i], graph.inbox_of_arrival(part, node.arrivals[i]), address_of(*node.arrivals[i].flag));
+		} else {
+			add(small, copies[i]);
+		}
+	}
+	exchange.fetch(small.parts());
+	exchange.launch(m_driver, m_small_copies[lane.device()].compiled().exchange, lane.stream(), cuda::to_device_pointer(m_stop_word));
 }
 
 bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {

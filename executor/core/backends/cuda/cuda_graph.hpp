@@ -30,8 +30,10 @@ class cuda_graph final : public operation_graph {
 		for(const auto& [device, memory] : m_memory) memory.arena->deallocate(memory.address);
 	}
 
-	static std::size_t memory_bytes(const cuda_graph_part& part) { return (part.num_flags + part.num_words) * bytes_per_word; }
-	/// Gives the device memory for flags and words, all of it 0.
+	static std::size_t memory_bytes(const cuda_graph_part& part) {
+		return (part.num_flags + part.num_words) * bytes_per_word + part.inbox_bytes;
+	}
+	/// Gives the device memory for flags, words and inboxes, all of it 0.
 	void set_memory(const device_id device, slab_arena& arena, void* const address) { m_memory.emplace(device, part_memory{&arena, address}); }
 	/// The `graph_flag` of the present launch.
 	cuda::device_pointer flag(const device_id device, const std::uint32_t number) const {
@@ -40,8 +42,15 @@ class cuda_graph final : public operation_graph {
 	/// The flags of a part with other devices, before the first launch.
 	std::vector<graph_flag> flags_with_devices(const cuda_graph_part& part) const {
 		std::vector<graph_flag> flags;
-		for(const auto& word : part.words) flags.push_back({address_of(word), 0, {}});
+		for(std::size_t i = 0; i < part.words.size(); ++i) flags.push_back({address_of(part.words[i]), 0, nullptr, 0, part.pushes[i] ? 1U : 0U});
 		return flags;
+	}
+	/// Into which the part pushes with this flag, or which it has itself.
+	graph_inbox inbox_of_push(const cuda_graph_part& part, const graph_push& push) const {
+		return part.words.empty() ? push.inbox : inbox_on(part_on(part.words.at(push.flag).device), push.inbox);
+	}
+	std::optional<graph_inbox> inbox_of_arrival(const cuda_graph_part& part, const graph_arrival& arrival) const {
+		return part.words.empty() || !arrival.inbox.has_value() ? arrival.inbox : std::optional(inbox_on(part, *arrival.inbox));
 	}
 
 	/// Devices look at some words all the time, and write others: each word has a sector of its own.
@@ -54,15 +63,19 @@ class cuda_graph final : public operation_graph {
   private:
 	struct part_memory {
 		slab_arena* arena = nullptr;
-		void* address = nullptr; ///< flags, and behind them words
+		void* address = nullptr; ///< flags, behind them words, and behind these inboxes
 	};
 	const cuda::driver& m_driver;
 	std::map<device_id, part_memory> m_memory;
 	const std::atomic<bool>& m_is_cancelled;
 
-	cuda::device_pointer address_of(const cuda_graph_word& word) const {
-		const auto of_device = [&](const cuda_graph_part& part) { return part.device == word.device; };
-		return flag(word.device, std::find_if(parts.begin(), parts.end(), of_device)->num_flags + word.number);
+	const cuda_graph_part& part_on(const device_id device) const {
+		return *std::find_if(parts.begin(), parts.end(), [&](const cuda_graph_part& part) { return part.device == device; });
+	}
+	cuda::device_pointer address_of(const cuda_graph_word& word) const { return flag(word.device, part_on(word.device).num_flags + word.number); }
+	graph_inbox inbox_on(const cuda_graph_part& part, graph_inbox inbox) const {
+		inbox.address += flag(part.device, part.num_flags + part.num_words);
+		return inbox;
 	}
 };
 

@@ -14,6 +14,9 @@ namespace celerity {
 namespace {
 
 constexpr std::size_t most_flags = cuda_small_copies::max_parts;
+/// Of a device in a graph. Further copies are fetched.
+constexpr std::size_t most_inbox_bytes = std::size_t{8} << 20;
+constexpr std::size_t inbox_alignment_bytes = 128;
 
 template <typename T>
 std::vector<T> take_first(std::vector<T>& all, const std::size_t count) {
@@ -28,6 +31,23 @@ bool is_nothing(const decltype(graph_operation::what)& what) {
 	return copies != nullptr && copies->empty();
 }
 
+/// The copy whose data is there once the earlier operation of another device is complete, if an inbox can have it. The flag between the two is then the only
+/// one that this copy awaits: kernels of other devices do not access the memory of this one, so that the others are for other copies.
+const copy_operation* copy_behind(const std::span<const graph_operation> operations, const std::uint32_t number, const std::uint32_t earlier) {
+	const auto& operation = operations[number];
+	const device_id from = operations[earlier].device;
+	const auto is_there = [&](const auto other) { return operations[other].device == from; };
+	if(std::count_if(operation.after.begin(), operation.after.end(), is_there) != 1) return nullptr;
+	const auto may_access = [&](const auto other) { return operations[other].device != operation.device && !copies_of(operations[other].what).empty(); };
+	if(std::any_of(operation.after.begin(), operation.after.end(), may_access)) return nullptr;
+	const auto is_from_there = [&](const memory_id memory) { return memory == memory_of(from); };
+	const auto origin = std::find_if(operation.origins.begin(), operation.origins.end(), is_from_there);
+	if(origin == operation.origins.end()) return nullptr;
+	const auto& copy = copies_of(operation.what)[static_cast<std::size_t>(origin - operation.origins.begin())];
+	const bool is_box_of_array = copy.boxes.size() == 1 && copy.source.array != nullptr && copy.destination.array != nullptr;
+	return is_box_of_array && graph_inbox::is_for(copy.boxes.front(), copy.element_size_bytes) ? &copy : nullptr;
+}
+
 class part_builder {
   public:
 	part_builder(const device_id device, const std::size_t num_rank_flags) {
@@ -36,9 +56,17 @@ class part_builder {
 	}
 
 	cuda_graph_word add_word() { return {m_part.device, m_part.num_words++}; }
-	std::uint32_t add_flag(const cuda_graph_word& word) {
+	std::uint32_t add_flag(const cuda_graph_word& word, const bool pushes) {
 		m_part.words.push_back(word);
+		m_part.pushes.push_back(pushes);
 		return m_part.num_flags++;
+	}
+	std::optional<graph_inbox> add_inbox(const box& array, const std::size_t element_size_bytes) {
+		const auto size_bytes = graph_inbox::bytes_for(array, element_size_bytes);
+		if(m_part.inbox_bytes + size_bytes > most_inbox_bytes) return std::nullopt;
+		const auto place = m_part.inbox_bytes;
+		m_part.inbox_bytes += (size_bytes + inbox_alignment_bytes - 1) / inbox_alignment_bytes * inbox_alignment_bytes;
+		return graph_inbox{place, 1, array};
 	}
 	/// Without the edges that others imply: the driver carries out a node with several predecessors later than one in a chain.
 	std::uint32_t add_node(cuda_graph_node&& node) {
@@ -47,27 +75,32 @@ class part_builder {
 		m_part.nodes.push_back(std::move(node));
 		return static_cast<std::uint32_t>(m_part.nodes.size() - 1);
 	}
-	/// The next exchange raises the flags behind these nodes.
-	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<std::uint32_t>& flags) {
+	/// The next exchange raises the flags behind these nodes, and pushes what goes with them.
+	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<std::uint32_t>& flags, const std::vector<graph_push>& pushed) {
 		if(flags.empty()) return;
+		m_pushed.insert(m_pushed.end(), pushed.begin(), pushed.end());
 		m_raised.insert(m_raised.end(), flags.begin(), flags.end());
 		m_producers.insert(m_producers.end(), nodes.begin(), nodes.end());
 	}
 	/// Returns the node with the last wait and the copies.
-	std::uint32_t add_exchange(std::vector<std::uint32_t> awaited, std::optional<decltype(graph_operation::what)> copies,
-	    const std::vector<std::uint32_t>& after) {
-		while(m_raised.size() > most_flags) add_link({{}, take_first(m_raised, most_flags), {}, m_producers});
-		cuda_graph_node node{{}, std::exchange(m_raised, {}), take_first(awaited, most_flags), std::exchange(m_producers, {})};
+	std::uint32_t add_exchange(std::vector<std::uint32_t> awaited, std::vector<std::uint32_t> awaited_by_end,
+	    std::optional<decltype(graph_operation::what)> copies, const std::vector<std::uint32_t>& after, const std::vector<graph_arrival>& arrivals = {}) {
+		while(m_raised.size() > most_flags) add_link({{}, take_first(m_raised, most_flags), {}, {}, m_producers});
+		auto by_end = take_first(awaited_by_end, most_flags);
+		awaited.insert(awaited.end(), awaited_by_end.begin(), awaited_by_end.end());
+		cuda_graph_node node{{}, std::exchange(m_raised, {}), take_first(awaited, most_flags), {}, std::exchange(m_producers, {})};
 		while(!awaited.empty()) {
 			add_link(std::move(node));
-			node = {{}, {}, take_first(awaited, most_flags), {}};
+			node = {{}, {}, take_first(awaited, most_flags), {}, {}};
 		}
+		node.awaited_by_end = std::move(by_end);
 		node.what = std::move(copies);
+		node.arrivals = arrivals;
 		node.after.insert(node.after.end(), after.begin(), after.end());
 		return add_link(std::move(node));
 	}
 	cuda_graph_part finish() {
-		if(!m_raised.empty()) add_exchange({}, std::nullopt, {});
+		if(!m_raised.empty()) add_exchange({}, {}, std::nullopt, {});
 		return std::move(m_part);
 	}
 
@@ -75,11 +108,17 @@ class part_builder {
 	cuda_graph_part m_part;
 	transitive_order m_order; ///< of the nodes
 	std::vector<std::uint32_t> m_raised; ///< by the next exchange
+	std::vector<graph_push> m_pushed; ///< with some of these
 	std::vector<std::uint32_t> m_producers; ///< before it
 	std::optional<std::uint32_t> m_last_exchange;
 
 	/// Exchanges follow each other.
 	std::uint32_t add_link(cuda_graph_node&& node) {
+		std::erase_if(m_pushed, [&](const graph_push& push) {
+			const bool is_now = std::find(node.raised.begin(), node.raised.end(), push.flag) != node.raised.end();
+			if(is_now) node.pushed.push_back(push);
+			return is_now;
+		});
 		if(m_last_exchange.has_value()) node.after.push_back(*m_last_exchange);
 		m_last_exchange = add_node(std::move(node));
 		return *m_last_exchange;
@@ -97,17 +136,30 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 	// One flag from an operation to each other device; the first operation there that depends on it waits for the flag.
 	std::vector<std::vector<std::uint32_t>> raised(operations.size());
 	std::vector<std::vector<std::uint32_t>> awaited(operations.size());
+	std::vector<std::vector<graph_push>> pushed(operations.size());
+	std::vector<std::vector<graph_arrival>> arrivals(operations.size());
 	std::map<std::pair<std::uint32_t, device_id>, std::uint32_t> first_reader; // to operations
 	for(std::uint32_t i = 0; i < operations.size(); ++i) {
 		const device_id to = operations[i].device;
 		raised[i].assign(operations[i].raised.begin(), operations[i].raised.end());
 		awaited[i].assign(operations[i].awaited.begin(), operations[i].awaited.end());
+		pushed[i] = operations[i].pushed;
+		arrivals[i] = operations[i].arrivals;
 		for(const auto earlier : operations[i].after) {
 			const device_id from = operations[earlier].device;
 			if(from == to || !first_reader.try_emplace({earlier, to}, i).second) continue;
 			const auto word = parts.at(to).add_word();
-			raised[earlier].push_back(parts.at(from).add_flag(word));
-			awaited[i].push_back(parts.at(to).add_flag(word));
+			const auto* const copy = copy_behind(operations, i, earlier);
+			const auto inbox = copy != nullptr && fits(operations[i].what) ? parts.at(to).add_inbox(copy->boxes.front(), copy->element_size_bytes) : std::nullopt;
+			const auto raise = parts.at(from).add_flag(word, inbox.has_value());
+			const auto wait = parts.at(to).add_flag(word, inbox.has_value());
+			raised[earlier].push_back(raise);
+			awaited[i].push_back(wait);
+			if(!inbox.has_value()) continue;
+			pushed[earlier].push_back({*copy, *inbox, raise});
+			const auto copies = copies_of(operations[i].what);
+			arrivals[i].resize(copies.size());
+			arrivals[i][static_cast<std::size_t>(copy - copies.data())] = {inbox, wait};
 		}
 	}
 
@@ -125,20 +177,26 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 			}
 		}
 		std::uint32_t wait = 0;
-		if(awaited[i].empty() && is_nothing(operation.what)) {
+		std::vector<std::uint32_t> by_end(operation.awaited_by_end.begin(), operation.awaited_by_end.end());
+		const bool awaits_nothing = awaited[i].empty() && by_end.empty();
+		if(awaits_nothing && is_nothing(operation.what)) {
 			nodes.push_back(std::move(after));
-		} else if(awaited[i].empty()) {
-			nodes.push_back({part.add_node({operation.what, {}, {}, std::move(after), operation.is_urgent})});
+		} else if(awaits_nothing) {
+			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent})});
 		} else if(fits(operation.what)) {
-			wait = part.add_exchange(awaited[i], operation.what, after);
+			const auto has_arrival = [&](const std::uint32_t flag) {
+				return std::any_of(arrivals[i].begin(), arrivals[i].end(), [=](const graph_arrival& arrival) { return arrival.flag == flag; });
+			};
+			std::erase_if(awaited[i], has_arrival);
+			wait = part.add_exchange(awaited[i], std::move(by_end), operation.what, after, arrivals[i]);
 			nodes.push_back({wait});
 		} else {
-			wait = part.add_exchange(awaited[i], std::nullopt, {});
+			wait = part.add_exchange(awaited[i], std::move(by_end), std::nullopt, {});
 			after.push_back(wait);
-			nodes.push_back({part.add_node({operation.what, {}, {}, std::move(after), operation.is_urgent})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent})});
 		}
 		waits.push_back(wait);
-		part.raise_behind(nodes.back(), raised[i]);
+		part.raise_behind(nodes.back(), raised[i], pushed[i]);
 	}
 
 	std::vector<cuda_graph_part> result;

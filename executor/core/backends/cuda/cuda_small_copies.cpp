@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::uint32_t threads_per_block = 256;
 constexpr std::uint32_t max_blocks_per_part = 64;
-/// All blocks look at the flags, in memory of their device.
-constexpr std::uint32_t max_blocks_per_exchanged_part = 4;
 constexpr std::uint64_t largest_word_bytes = 16;
 
 } // namespace
@@ -21,12 +19,10 @@ void cuda_small_copies::clear() {
 	m_most_words = 0;
 }
 
-bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
-	m_total_bytes += copy.run_bytes * copy.num_runs();
-	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
-	auto& p = m_arguments.slots[m_arguments.num_parts++].part;
+cuda_small_copies::part cuda_small_copies::part_of(const void* const source, void* const destination, const strided_copy& copy) {
+	part p{};
 	p.source = reinterpret_cast<std::uintptr_t>(source) + copy.source_offset_bytes;
-	p.destination = reinterpret_cast<std::uintptr_t>(destination) + copy.destination_offset_bytes;
+	p.destination = destination == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(destination) + copy.destination_offset_bytes;
 	std::uint64_t common = p.source | p.destination | copy.run_bytes | largest_word_bytes;
 	for(std::size_t i = 0; i < 2; ++i) {
 		const auto& loop = copy.loops[i];
@@ -37,9 +33,23 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 	}
 	p.word_bytes = static_cast<std::uint32_t>(common & -common); // the lowest bit that is set anywhere
 	p.count[0] = static_cast<std::uint32_t>(copy.run_bytes / p.word_bytes);
+	return p;
+}
+
+bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
+	m_total_bytes += copy.run_bytes * copy.num_runs();
+	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
+	auto& p = m_arguments.slots[m_arguments.num_parts++].part;
+	p = part_of(source, destination, copy);
 	p.ready = to_flag(ready);
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
 	return true;
+}
+
+std::vector<cuda_small_copies::part> cuda_small_copies::parts() const {
+	std::vector<part> parts;
+	for(std::size_t i = 0; i < m_arguments.num_parts; ++i) parts.push_back(m_arguments.slots[i].part);
+	return parts;
 }
 
 void cuda_small_copies::wait_in_kernel(const std::span<const shared_flag> answers) {
@@ -66,19 +76,6 @@ void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream st
 	const auto function = num_slots <= few_parts ? m_functions.few : m_functions.many;
 	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
 	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
-}
-
-void cuda_small_copies::exchange(const cuda::driver& driver, const cuda::stream stream, const std::span<const cuda::device_pointer> raised,
-    const std::span<const cuda::device_pointer> awaited, const cuda::device_pointer stop) {
-	arguments given = m_arguments;
-	given.num_raised = given.waits = given.num_answers = 0;
-	given.stop = stop;
-	for(const auto flag : raised) given.slots.at(given.num_raised++).raised = {flag, 0};
-	for(const auto flag : awaited) given.slots.at(given.waits++).part.ready = {flag, 0};
-	void* parameters[] = {&given};
-	driver.check(driver.launch(m_functions.exchange, num_blocks(max_blocks_per_exchanged_part), std::max(given.num_parts, 1U), 1, threads_per_block, 1, 1, 0,
-	                 stream, parameters, nullptr),
-	    "cuLaunchKernel");
 }
 
 void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const graph_flag> flags,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "cuda_driver.hpp"
@@ -23,6 +24,8 @@ class cuda_small_copies {
 	static constexpr std::size_t max_bytes = std::size_t{1} << 20;
 	/// Larger copies leave waiting to their stream: all blocks of a kernel that waits look at the flags, across the bus.
 	static constexpr std::size_t max_waiting_bytes = std::size_t{1} << 17;
+	/// Larger copies are no part of an exchange in a graph, whose kernel has few blocks. It looks at flags in memory of its device.
+	static constexpr std::size_t max_exchanged_bytes = std::size_t{1} << 18;
 
 	/// Two, because a launch takes the longer, the more bytes of arguments it has.
 	struct functions {
@@ -32,38 +35,6 @@ class cuda_small_copies {
 		cuda::function set_flags = nullptr; ///< of a graph with such exchanges
 		cuda::function advance_flags = nullptr; ///< between devices, for a launch of the graph
 	};
-	void set_functions(const functions& compiled) { m_functions = compiled; }
-	bool is_available() const { return m_functions.many != nullptr; }
-	/// From now on the kernel may wait for flags. `arrived` is a word of the device, 0, for this object alone; its launches with flags follow each other.
-	/// Launches that wait end, and the context with them, when `stop` is not 0.
-	void allow_flags(const cuda::device_pointer arrived, const std::uint32_t* const stop) {
-		m_arguments.arrived = arrived;
-		m_arguments.stop = cuda::to_device_pointer(stop);
-	}
-
-	void clear();
-	/// False if the copies are too many or too large for a kernel. A `ready` with address: the data is there when that is reached.
-	bool add(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
-	/// Whether the kernel may wait for the flags of these copies. Otherwise its stream does.
-	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
-	/// After the last add(): the kernel waits for the flags of its copies, copies, and then writes `answers`.
-	void wait_in_kernel(std::span<const shared_flag> answers);
-	/// Behind wait_in_kernel(): the kernel raises these before it waits. False if they are too many.
-	bool raise_first(std::span<const shared_flag> flags);
-	void launch(const cuda::driver& driver, cuda::stream stream) const;
-
-	/// Whether exchange() can carry out the copies.
-	bool may_exchange() const { return m_total_bytes <= max_waiting_bytes; }
-	/// Behind the last add(), if there is any: raises flags, waits for others, and only then copies. Each at most `max_parts`. They are addresses of a
-	/// `graph_flag` in memory of the device, so that no parameter of the kernel changes from launch to launch.
-	void exchange(const cuda::driver& driver, cuda::stream stream, std::span<const cuda::device_pointer> raised, std::span<const cuda::device_pointer> awaited,
-	    cuda::device_pointer stop);
-	/// Puts flags into memory of the device.
-	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const graph_flag> flags, cuda::device_pointer destination) const;
-	/// Adds one to the value of each flag.
-	void advance_flags(const cuda::driver& driver, cuda::stream stream, cuda::device_pointer flags, std::uint64_t count) const;
-
-  private:
 	struct flag {
 		std::uint64_t address;
 		std::uint64_t value;
@@ -77,6 +48,39 @@ class cuda_small_copies {
 		std::int64_t destination_stride_bytes[2];
 		flag ready;                           ///< without address if the data is there
 	};
+	/// Source and destination are null or aligned as the offsets are.
+	static part part_of(const void* source, void* destination, const strided_copy& copy);
+
+	void set_functions(const functions& compiled) { m_functions = compiled; }
+	const functions& compiled() const { return m_functions; }
+	bool is_available() const { return m_functions.many != nullptr; }
+	/// From now on the kernel may wait for flags. `arrived` is a word of the device, 0, for this object alone; its launches with flags follow each other.
+	/// Launches that wait end, and the context with them, when `stop` is not 0.
+	void allow_flags(const cuda::device_pointer arrived, const std::uint32_t* const stop) {
+		m_arguments.arrived = arrived;
+		m_arguments.stop = cuda::to_device_pointer(stop);
+	}
+
+	void clear();
+	std::vector<part> parts() const;
+	/// False if the copies are too many or too large for a kernel. A `ready` with address: the data is there when that is reached.
+	bool add(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
+	/// Whether the kernel may wait for the flags of these copies. Otherwise its stream does.
+	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
+	/// After the last add(): the kernel waits for the flags of its copies, copies, and then writes `answers`.
+	void wait_in_kernel(std::span<const shared_flag> answers);
+	/// Behind wait_in_kernel(): the kernel raises these before it waits. False if they are too many.
+	bool raise_first(std::span<const shared_flag> flags);
+	void launch(const cuda::driver& driver, cuda::stream stream) const;
+
+	/// Whether a cuda_exchange can carry out the copies.
+	bool may_exchange() const { return m_total_bytes <= max_exchanged_bytes; }
+	/// Puts flags into memory of the device.
+	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const graph_flag> flags, cuda::device_pointer destination) const;
+	/// Adds one to the value of each flag.
+	void advance_flags(const cuda::driver& driver, cuda::stream stream, cuda::device_pointer flags, std::uint64_t count) const;
+
+  private:
 	struct slot {
 		struct part part;
 		flag raised; ///< before the waits
@@ -85,7 +89,7 @@ class cuda_small_copies {
 	/// The kernel for few copies takes as many of the slots as it needs.
 	struct arguments {
 		std::uint32_t num_parts;
-		std::uint32_t waits; ///< 0: the flags of the parts have been reached; in an exchange, the number of flags to wait for
+		std::uint32_t waits; ///< 0: the flags of the parts have been reached
 		std::uint32_t num_raised;
 		std::uint32_t num_answers;
 		std::uint64_t arrived;

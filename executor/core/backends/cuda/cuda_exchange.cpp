@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_exchange.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace celerity {
+
+namespace {
+
+constexpr std::uint32_t threads_per_block = 256;
+/// All of them look at flags or words in memory of their device. With so many, each thread takes one word of the largest inbox.
+constexpr std::uint32_t max_blocks_per_part = 16;
+/// Behind each word of data lies the number of its message.
+constexpr std::int64_t inbox_bytes_per_byte = 2;
+
+std::uint32_t num_words(const cuda_small_copies::part& part, const std::uint32_t word_bytes) {
+	return part.count[0] * part.count[1] * part.count[2] * part.word_bytes / word_bytes;
+}
+
+} // namespace
+
+cuda_exchange::inbox_words cuda_exchange::words_of(const graph_inbox& inbox, const strided_copy& part, const std::size_t offset_bytes,
+    const bool is_destination) {
+	const auto stride_of = [&](const strided_copy::loop& loop) {
+		return inbox_bytes_per_byte * static_cast<std::int64_t>(is_destination ? loop.destination_stride_bytes : loop.source_stride_bytes);
+	};
+	return {inbox.address + inbox_bytes_per_byte * offset_bytes, {stride_of(part.loops[0]), stride_of(part.loops[1])}, inbox.num_turns, 0};
+}
+
+void cuda_exchange::push(const copy_operation& copy, const graph_inbox& inbox, const cuda::device_pointer flag) {
+	const auto rows = make_row_copy(copy.boxes.front(), *copy.source.array, inbox.array, copy.element_size_bytes);
+	auto& pushed = m_arguments.pushed.at(m_arguments.num_pushed++);
+	pushed = {cuda_small_copies::part_of(copy.source.address, nullptr, rows), flag, words_of(inbox, rows, rows.destination_offset_bytes, true)};
+	if(pushed.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are pushed");
+}
+
+void cuda_exchange::fetch(const std::span<const cuda_small_copies::part> parts) {
+	for(const auto& part : parts) m_arguments.parts.at(m_arguments.num_parts++) = {part, 0, {}};
+}
+
+void cuda_exchange::fetch(const copy_operation& copy, const std::optional<graph_inbox>& inbox, const cuda::device_pointer flag) {
+	if(copy.boxes.size() != 1) throw std::logic_error("a copy with its own flag has one box");
+	const box& where = copy.boxes.front();
+	const auto rows = make_row_copy(where, *copy.source.array, *copy.destination.array, copy.element_size_bytes);
+	auto& fetched = m_arguments.parts.at(m_arguments.num_parts++);
+	fetched = {cuda_small_copies::part_of(copy.source.address, copy.destination.address, rows), flag, {}};
+	if(!inbox.has_value()) return;
+	const auto from_inbox = make_row_copy(where, inbox->array, *copy.destination.array, copy.element_size_bytes);
+	fetched.inbox = words_of(*inbox, from_inbox, from_inbox.source_offset_bytes, false);
+	if(fetched.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are pushed");
+}
+
+void cuda_exchange::launch(const cuda::driver& driver, const cuda::function kernel, const cuda::stream stream, const cuda::device_pointer stop) {
+	m_arguments.stop = stop;
+	std::uint32_t most_words = 1;
+	for(const auto& fetched : std::span(m_arguments.parts).first(m_arguments.num_parts)) {
+		const auto word_bytes = fetched.inbox.address != 0 ? std::uint32_t{graph_inbox::word_bytes} : fetched.part.word_bytes;
+		most_words = std::max(most_words, num_words(fetched.part, word_bytes));
+	}
+	for(const auto& pushed : std::span(m_arguments.pushed).first(m_arguments.num_pushed)) {
+		most_words = std::max(most_words, num_words(pushed.part, graph_inbox::word_bytes));
+	}
+	const auto blocks = std::clamp<std::uint32_t>((most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
+	// A row of its own raises flags, and waits for those that copies do not need: these would wait as well, and the fence would wait for data that is pushed.
+	const auto rows = std::max(m_arguments.num_parts, m_arguments.num_pushed) + 1;
+	void* parameters[] = {&m_arguments};
+	driver.check(driver.launch(kernel, blocks, rows, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+}
+
+} // namespace celerity
