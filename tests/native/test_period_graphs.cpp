@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -439,6 +440,8 @@ void check_segments() {
 		check(runs > 40, "a long period runs in segments");
 		check(num_made == (turn == 0 ? static_cast<int>(runs) : 0), "each segment takes a graph, which serves all periods");
 	}
+	const auto counts = made.statistics().instructions;
+	check(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) > 3 * 4 * 4300, "a period is longer than any graph");
 	check(emulated_cuda::num_live_graphs() - num_before == static_cast<int>(num_runs / 3), "the graphs of all segments are kept");
 	made.finish();
 }

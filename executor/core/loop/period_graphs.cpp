@@ -24,7 +24,7 @@ constexpr std::size_t most_periods = 16;
 constexpr std::size_t most_instructions = 4096;
 /// A longer period is divided: devices carry out its first segments while the host is at work on those behind. Each segment costs a launch.
 constexpr std::size_t most_undivided = 256;
-constexpr std::size_t segment_size = 128;
+constexpr std::size_t most_in_segment = 192; ///< on average; half of that at least
 /// The first segment is so many times shorter, as the devices wait for it.
 constexpr std::size_t first_divisor = 4;
 /// Of numbers of periods per template; segments of a period count as one.
@@ -103,7 +103,7 @@ std::vector<std::size_t> divide(const instruction_span period) {
 	const auto first_task = smallest_from.front();
 	std::uint64_t latest = first_task;
 	for(const auto* const item : period) latest = std::max<std::uint64_t>(latest, item->key.task.value);
-	const std::uint64_t tasks_per_segment = std::bit_floor(std::max<std::uint64_t>(segment_size * (latest - first_task + 1) / period.size(), 1));
+	const std::uint64_t tasks_per_segment = std::bit_floor(std::max<std::uint64_t>(most_in_segment * (latest - first_task + 1) / period.size(), 1));
 	const auto segment_of = [&](const std::uint64_t task) {
 		const auto number = task - first_task;
 		return number < tasks_per_segment / first_divisor ? 0 : 1 + number / tasks_per_segment;
