@@ -105,8 +105,7 @@ class adding_rank final : public rank {
 			return next;
 		};
 		if(m_how.replays) {
-			std::array two_steps{make_step(), make_step()};
-			replay(two_steps, static_cast<std::uint32_t>(m_how.steps / 2));
+			replay_all(record({make_step(), make_step()}), static_cast<std::uint32_t>(m_how.steps / 2));
 		} else {
 			for(int step = 0; step < m_how.steps; ++step) submit(make_step(), m_advance);
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Random programs on several ranks with the emulated driver. Nothing may come to a halt, and all values must be right.
 // Arguments: [rounds for each number of queues] [seed] [number of queues] [their depth]
+#include <barrier>
 #include <functional>
 #include <random>
 
@@ -135,6 +136,110 @@ void replay_on_ranks() {
 	}
 }
 
+/// A recording so long that its periods are cut into segments.
+void replay_in_segments(const std::uint64_t most_on_a_lane) {
+	for(const std::size_t num_ranks : {1U, 2U, 4U}) {
+		for(const auto reads : {pattern::halos, pattern::from_above, pattern::all}) {
+			setup how;
+			how.replays = true;
+			how.recorded_steps = 150;
+			how.most_on_a_lane = most_on_a_lane;
+			how.num_ranks = num_ranks;
+			how.num_devices = num_ranks == 1 ? 3 : 1;
+			how.odd_ranks_have_graphs = reads != pattern::halos;
+			how.peeks = num_ranks == 4;
+			how.reads = reads;
+			how.horizon_step = 3;
+			how.steps = 150 * 8 + 1;
+			const auto graph_runs = run(how);
+			std::printf("replay of %d steps, 150 of which are recorded, %zu ranks: %lu graphs\n", how.steps, num_ranks, graph_runs);
+			std::fflush(stdout);
+			if(graph_runs < 12) die("periods have hardly been cut");
+		}
+	}
+}
+
+/// Turns of a long recording with a wait between. In the last one, rank 0 must not wait until rank 1 has done all of its part.
+class rank_of_turns : public rank {
+  public:
+	using rank::rank;
+	static inline std::barrier<> all_are_here{2};
+	static inline rank* other = nullptr;
+
+  protected:
+	static constexpr int num_turns = 6;
+
+	void apply() override {
+		if(m_number == 1) other = this;
+		initialize();
+		const auto recorded = record(make_steps(m_how.recorded_steps));
+		for(int turn = 1; turn < num_turns; ++turn) {
+			replay(recorded, 1);
+			wait(epoch_action::none);
+		}
+		all_are_here.arrive_and_wait();
+		last_turn(recorded);
+		finish();
+	}
+	virtual void last_turn(const std::shared_ptr<const recorded_program>& recorded) = 0;
+
+	static void expect_launches(const int before) {
+		for(int looks = 0; emulated_cuda::num_graph_launches() == before; ++looks) {
+			if(looks == 400) die("no graph runs before everything is announced");
+			std::this_thread::sleep_for(50ms);
+		}
+	}
+};
+
+/// Rank 1 takes no announcement of rank 0, and there is no room for all of them.
+class rank_beside_a_standing_one final : public rank_of_turns {
+	using rank_of_turns::rank_of_turns;
+
+	void last_turn(const std::shared_ptr<const recorded_program>& recorded) override {
+		if(m_number == 0) other->stand(true);
+		const auto before = emulated_cuda::num_graph_launches();
+		all_are_here.arrive_and_wait();
+		replay(recorded, 1);
+		if(m_number == 1) return;
+		expect_launches(before);
+		other->stand(false);
+	}
+};
+
+/// Rank 1 makes its announcements of the second half once rank 0 has launched a graph.
+class rank_beside_a_late_one final : public rank_of_turns {
+	using rank_of_turns::rank_of_turns;
+
+	void last_turn(const std::shared_ptr<const recorded_program>& recorded) override {
+		const auto before = emulated_cuda::num_graph_launches();
+		all_are_here.arrive_and_wait();
+		if(m_number == 0) return replay(recorded, 1);
+		auto steps = make_steps(m_how.recorded_steps);
+		for(std::size_t i = 0; i < steps.size(); ++i) {
+			if(i == steps.size() / 2) expect_launches(before);
+			submit(std::move(steps[i]), m_advance);
+		}
+	}
+};
+
+/// The first segment of a period is on its way to the device before the last transfer of the period is announced.
+void begin_before_all_is_announced(const std::uint64_t most_on_a_lane) {
+	setup how;
+	how.most_on_a_lane = most_on_a_lane;
+	how.replays = true;
+	how.num_ranks = 2;
+	how.odd_ranks_have_graphs = false; // the launches are those of rank 0
+	how.horizon_step = 10;
+	how.reads = pattern::from_above;
+	how.recorded_steps = 1500; // and as many messages, for 1024 of which there is room
+	how.steps = 6 * how.recorded_steps;
+	if(run<rank_beside_a_standing_one>(how) < 20) die("periods have hardly been cut");
+	how.reads = pattern::halos;
+	how.recorded_steps = 300;
+	how.steps = 6 * how.recorded_steps;
+	if(run<rank_beside_a_late_one>(how) < 10) die("periods have hardly been cut");
+}
+
 /// A kernel of rank 0 waits for rank 1, whose device does nothing. The end of rank 0's executor ends the kernel, and nothing that follows it may run.
 void stop_a_kernel_that_waits() {
 	setup how;
@@ -199,6 +304,13 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	replay_with_priorities();
 	split_between_queues();
 	replay_on_ranks();
+	// A rank that issues instructions one by one holds up the graphs of others if its queues are full. They take so many.
+	const bool has_room = emulated.queue_depth >= 1024;
+	constexpr std::uint64_t few_on_a_lane = 10;
+	if(has_room) {
+		replay_in_segments(few_on_a_lane);
+		begin_before_all_is_announced(few_on_a_lane);
+	}
 #ifndef __SANITIZE_THREAD__
 	count_flags(1);
 	count_flags(2);
@@ -226,14 +338,19 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 		if(how.replays) how.num_devices = how.num_ranks > 1 ? 1 : how.num_devices; // graphs of ranks with several devices exchange nothing
 		how.horizon_step = static_cast<std::uint32_t>(pick({1, 4}));
 		how.most_on_a_lane = static_cast<std::uint64_t>(pick({1, 10, 120, 1000'000}));
+		if(how.replays && has_room && pick({0, 1}) != 0) {
+			how.recorded_steps = 100;
+			how.steps *= 10;
+			how.most_on_a_lane = std::min(how.most_on_a_lane, few_on_a_lane);
+		}
 		how.joined_bytes = static_cast<std::size_t>(pick({0, 1 << 16}));
 		how.num_priorities = static_cast<queue_priority>(pick({1, 2, 5}));
 		how.share = pick({0, 1}) != 0 ? 0.5 : 0.0;
 		std::printf(
-		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d, %lu on a lane, horizons after %u, %zu bytes joined, %u priorities, share %.1f\n",
+		    "%zu queues of %zu; %zu ranks, %zu devices each, %s, split %d, border %u, %u parts on %u lanes, overwrites wait %d, kernels wait %d, and raise %d, %d steps, replays %d of %d, %lu on a lane, horizons after %u, %zu bytes joined, %u priorities, share %.1f\n",
 		    emulated.num_queues, emulated.queue_depth, how.num_ranks, how.num_devices, names[static_cast<std::size_t>(how.reads)], how.split_2d ? 2 : 1,
 		    how.border, how.oversubscription, how.compute_lanes, int{how.overwrites_wait}, int{how.kernels_wait}, int{how.kernels_raise}, how.steps,
-		    int{how.replays}, how.most_on_a_lane, how.horizon_step, how.joined_bytes, how.num_priorities, how.share);
+		    int{how.replays}, how.recorded_steps, how.most_on_a_lane, how.horizon_step, how.joined_bytes, how.num_priorities, how.share);
 		std::fflush(stdout);
 		run(how);
 	}

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -314,9 +315,17 @@ class program {
 		}
 	}
 
-	/// With a horizon at the end. The horizon before it stands for everything older.
+	/// With horizons at the end and between.
 	void add_period(const steps& todo) {
-		for(const auto& what : todo) apply(what);
+		for(std::size_t i = 0; i < todo.size(); ++i) {
+			if(i % 50 == 49) add_horizon();
+			apply(todo[i]);
+		}
+		add_horizon();
+	}
+
+	/// The horizon before it stands for everything older.
+	void add_horizon() {
 		const task_id task(++m_last_task);
 		array none;
 		const auto horizon = emit(horizon_instruction{task, submission_id(m_last_submission)}, m_front, none);
@@ -364,7 +373,8 @@ executor_statistics run_random(const std::uint32_t seed, const bool with_graphs)
 		made.run(random_steps(random, random() % 10));
 		std::vector<std::size_t> batches;
 		for(std::size_t i = random() % 6 + 1; i > 0; --i) batches.push_back(random() % 20 + 1);
-		made.replay(random_steps(random, random() % 12), batches, std::make_shared<int>(part));
+		const std::size_t num_steps = random() % 8 == 0 ? 300 + random() % 200 : random() % 12; // some periods are cut into segments
+		made.replay(random_steps(random, num_steps), batches, std::make_shared<int>(part));
 		if(random() % 2 == 0) continue;
 		std::this_thread::sleep_for(10ms);
 		emulated_cuda::hold(false);
@@ -411,6 +421,31 @@ void check_cache() {
 	check(emulated_cuda::num_live_graphs() == num_before, "graphs go with their templates");
 }
 
+/// A period of more segments than other graphs are kept: all of them stay, beside the graphs of other templates.
+void check_segments() {
+	const int num_before = emulated_cuda::num_live_graphs();
+	std::mt19937 random(1);
+	program made(0, true);
+	const auto longest = random_steps(random, 6000), brief = random_steps(random, 5);
+	const std::array identities{std::make_shared<int>(0), std::make_shared<int>(1)};
+	std::uint64_t num_runs = 0;
+	int num_made = 0;
+	for(int turn = 0; turn < 3; ++turn) {
+		const int made_before = emulated_cuda::num_graphs_made();
+		made.replay(longest, {1}, identities[0]);
+		made.replay(brief, {1}, identities[1]);
+		made.wait_until_idle();
+		num_made = emulated_cuda::num_graphs_made() - made_before;
+		const auto runs = made.statistics().graph_runs - std::exchange(num_runs, made.statistics().graph_runs);
+		check(runs > 40, "a long period runs in segments");
+		check(num_made == (turn == 0 ? static_cast<int>(runs) : 0), "each segment takes a graph, which serves all periods");
+	}
+	const auto counts = made.statistics().instructions;
+	check(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) > 3 * 4 * 4300, "a period is longer than any graph");
+	check(emulated_cuda::num_live_graphs() - num_before == static_cast<int>(num_runs / 3), "the graphs of all segments are kept");
+	made.finish();
+}
+
 void check_failure() {
 	program made(1, true);
 	made.run({{step::kind_type::mix, 0, 1}});
@@ -448,6 +483,7 @@ int main(const int argc, const char** const argv) {
 	for(int round = 0; round < rounds; ++round) check_random(seed + static_cast<std::uint32_t>(round));
 	check(emulated_cuda::num_nodes_made(5) > 0, "borders go first in graphs");
 	check_cache();
+	check_segments();
 	check_failure();
 	check_destruction();
 	std::fflush(nullptr);

@@ -170,6 +170,7 @@ bool executor_loop::work() {
 			}
 			bool has_progressed = take_inbox();
 			if(!may_go_on()) break;
+			has_progressed |= begin_staged();
 			has_progressed |= poll_direct();
 			has_progressed |= submit_staged();
 			has_progressed |= allocate_waiting();
@@ -234,7 +235,6 @@ void executor_loop::take_batch(const instruction_batch& batch) {
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
 	const bool runs_as_graphs = has_graphs() && m_graphs.is_eligible(batch, m_rules);
 	if(!m_staged.empty() || (runs_as_graphs && m_direct.has_peers())) {
-		for(const auto* const item : batch.instructions) begin_transfer(*item, stamp);
 		m_staged.push_back({batch, runs_as_graphs});
 		return;
 	}

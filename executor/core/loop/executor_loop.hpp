@@ -77,16 +77,16 @@ class memory_shortage : public std::runtime_error {
 	memory_holders holders;
 };
 
-/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch.
+/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch. The numbers are of instructions.
 struct staged_batch {
 	instruction_batch batch;
 	bool runs_as_graphs = false;
-	std::size_t num_submitted = 0; ///< periods
-	std::size_t num_announced = 0; ///< instructions up to the first transfer that is not announced
+	std::size_t num_begun = 0;     ///< whose transfers have begun
+	std::size_t num_submitted = 0; ///< to the engine
+	std::size_t num_announced = 0; ///< up to the first transfer that is not announced
 
-	instruction_span left() const {
-		return instruction_span(batch.instructions).subspan(num_submitted == 0 ? 0 : batch.instructions.size() / batch.num_periods * num_submitted);
-	}
+	bool has_begun() const { return num_begun == batch.instructions.size(); }
+	instruction_span left() const { return instruction_span(batch.instructions).subspan(num_submitted); }
 	instruction_id first_id() const { return left().front()->id; }
 };
 
@@ -322,8 +322,10 @@ class executor_loop final : public instruction_sink {
 	// executor_runs.cpp: replays that run as graphs
 	struct begun_step;
 	void submit_as_runs(const instruction_batch& batch);
+	bool begin_staged();
 	bool submit_staged();
-	std::size_t periods_to_run(staged_batch& staged);
+	/// Of the first staged batch, now. Of size 0: none yet, or the batch does not run as graphs.
+	batch_part part_to_run(staged_batch& staged);
 	bool fetches_as_before(const batch_part& part, const period_graph& graph) const;
 	std::vector<begun_step> begin_run(const graph_run& run);
 	std::vector<graph_operation> operations_of(const graph_run& run, std::span<const begun_step> begun) const;

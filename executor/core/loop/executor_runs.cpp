@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs: periods of replays that devices carry out as graphs. With direct peers, a batch is staged until the peers have announced the data of its receives.
+// Runs: periods of replays, or segments of long ones, that devices carry out as graphs. With direct peers, a batch is staged until the peers have announced
+// the data of its receives.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -18,6 +19,8 @@ namespace {
 constexpr std::size_t most_runs_in_flight = 4;
 /// A run waits so long for the announcements of further periods. It must not wait for ever: the peer may need the first period to announce the others.
 constexpr std::chrono::microseconds longest_wait_for_periods{50};
+/// Of a period in segments. Between two such parts the executor issues the runs whose data is announced.
+constexpr std::size_t most_begun_at_once = 32;
 
 } // namespace
 
@@ -31,10 +34,10 @@ struct executor_loop::begun_step {
 // ---- from batches to runs ---------------------------------------------------------------------------------------------------------
 
 void executor_loop::submit_as_runs(const instruction_batch& batch) {
-	batch_part part{batch};
-	for(; part.first_period < batch.num_periods; part.first_period += part.num_periods) {
-		part.num_periods = periods_of_next_run(batch.num_periods - part.first_period, part.period_size());
+	for(std::size_t first = 0; first < batch.instructions.size();) {
+		const auto part = m_graphs.part_from(batch, first);
 		m_engine.submit(m_graphs.add_run(part, m_rules));
+		first += part.size;
 	}
 }
 
@@ -47,14 +50,31 @@ void executor_loop::release(const released_instruction& released) {
 	}
 }
 
+// A peer may need any of these transfers for its present run, so that nothing but the work of this thread delays them.
+bool executor_loop::begin_staged() {
+	if(m_staged.empty() || m_staged.back().has_begun()) return false;
+	const auto stamp = static_cast<std::uint64_t>(now_ns());
+	for(auto& staged : m_staged) {
+		if(staged.has_begun()) continue;
+		const auto items = instruction_span(staged.batch.instructions).subspan(staged.num_begun);
+		const bool is_divided = staged.runs_as_graphs && m_graphs.is_divided(staged.batch);
+		const auto begun = items.first(is_divided ? std::min(items.size(), most_begun_at_once) : items.size());
+		for(const auto* const item : begun) begin_transfer(*item, stamp);
+		staged.num_begun += begun.size();
+		if(!staged.has_begun()) break;
+	}
+	complete_done(); // peers may have announced the data before
+	return true;
+}
+
 bool executor_loop::submit_staged() {
 	if(m_staged.empty()) return false;
 	release_held();
 	bool has_submitted = false;
 	while(!m_staged.empty()) {
 		auto& staged = m_staged.front();
-		const batch_part part{staged.batch, staged.num_submitted, periods_to_run(staged)};
-		if(staged.runs_as_graphs && part.num_periods == 0) break;
+		const auto part = part_to_run(staged);
+		if(staged.runs_as_graphs ? part.size == 0 : !staged.has_begun()) break;
 		has_submitted = true;
 		m_staged_until = {};
 		if(staged.runs_as_graphs) {
@@ -62,8 +82,8 @@ bool executor_loop::submit_staged() {
 			const auto request = m_graphs.add_run(part, m_rules);
 			m_engine.submit(request);
 			if(request.policy == issue_policy::pull) m_engine.release(request.id);
-			staged.num_submitted += part.num_periods;
-			if(staged.num_submitted == staged.batch.num_periods) m_staged.pop_front();
+			staged.num_submitted += part.size;
+			if(staged.left().empty()) m_staged.pop_front();
 			continue;
 		}
 		for(const auto* const item : staged.left()) {
@@ -75,36 +95,36 @@ bool executor_loop::submit_staged() {
 	return has_submitted;
 }
 
-/// Of the first staged batch, now. 0: none yet, or the batch does not run as graphs.
-std::size_t executor_loop::periods_to_run(staged_batch& staged) {
-	if(!staged.runs_as_graphs || m_graphs.num_runs() >= most_runs_in_flight) return 0;
+batch_part executor_loop::part_to_run(staged_batch& staged) {
+	const batch_part none{staged.batch, staged.num_submitted};
+	if(!staged.runs_as_graphs || m_graphs.num_runs() >= most_runs_in_flight) return none;
 	const auto& items = staged.batch.instructions;
-	const std::size_t period_size = items.size() / staged.batch.num_periods;
 	const auto is_announced = [&](const instruction& item) { return !is_transfer(item) || m_released_early.contains(item.id); };
-	while(staged.num_announced < items.size() && is_announced(*items[staged.num_announced])) ++staged.num_announced;
-	const std::size_t num_announced = staged.num_announced / period_size - staged.num_submitted;
-	if(num_announced == 0) {
-		const auto* const next = items[staged.num_announced];
-		if(std::holds_alternative<receive_instruction>(next->operation) && m_receiver.comes_as_message(next->id)) {
-			m_graphs.forbid(staged.batch);
-			staged.runs_as_graphs = false;
+	while(staged.num_announced < staged.num_begun && is_announced(*items[staged.num_announced])) ++staged.num_announced;
+	auto part = m_graphs.part_from(staged.batch, staged.num_submitted);
+	if(const auto num_announced = staged.num_announced - staged.num_submitted; num_announced < part.size) {
+		const auto num_periods = num_announced / part.period_size();
+		if(num_periods == 0) {
+			if(staged.num_announced == staged.num_begun) return none;
+			const auto* const next = items[staged.num_announced];
+			if(std::holds_alternative<receive_instruction>(next->operation) && m_receiver.comes_as_message(next->id)) {
+				m_graphs.forbid(staged.batch);
+				staged.runs_as_graphs = false;
+			}
+			return none;
 		}
-		return 0;
-	}
-	batch_part part{staged.batch, staged.num_submitted, periods_of_next_run(staged.batch.num_periods - staged.num_submitted, period_size)};
-	if(num_announced < part.num_periods) {
 		const auto now = event_count::clock::now();
 		if(m_staged_until == event_count::clock::time_point{}) m_staged_until = now + longest_wait_for_periods;
-		if(now < m_staged_until) return 0;
-		part.num_periods = std::bit_floor(num_announced);
+		if(now < m_staged_until) return none;
+		part.size = std::bit_floor(num_periods) * part.period_size();
 	}
 	// The driver may wait for the whole device while it makes a graph. No operation on the device may then wait for another rank, which may need this thread.
 	auto& graph = *m_graphs.graph_of(part, m_rules);
 	if(graph.operations == nullptr || !fetches_as_before(part, graph)) {
-		if(m_engine.num_live_on_lanes() > 0) return 0;
+		if(m_engine.num_live_on_lanes() > 0) return none;
 		graph.operations = nullptr;
 	}
-	return part.num_periods;
+	return part;
 }
 
 bool executor_loop::fetches_as_before(const batch_part& part, const period_graph& graph) const {

@@ -22,7 +22,15 @@ constexpr std::size_t fewest_operations = 2;
 /// The time to make a graph, and the delay until its horizons are reported, grow with it.
 constexpr std::size_t most_periods = 16;
 constexpr std::size_t most_instructions = 4096;
+/// A longer period is divided: devices carry out its first segments while the host is at work on those behind. Each segment costs a launch.
+constexpr std::size_t most_undivided = 256;
+constexpr std::size_t most_in_segment = 192; ///< on average; half of that at least
+/// The first segment is so many times shorter, as the devices wait for it.
+constexpr std::size_t first_divisor = 4;
+/// Of numbers of periods per template; segments of a period count as one.
 constexpr std::size_t most_graphs = 32;
+constexpr std::size_t most_in_graphs = most_graphs * most_instructions;
+constexpr std::size_t most_in_period = most_in_graphs / 2;
 
 bool uses_user_memory(const copy_instruction& copy) { return copy.source.is_of_user() || copy.destination.is_of_user(); }
 
@@ -81,11 +89,52 @@ class edge_finder {
 	}
 };
 
-bool can_be_a_graph(const instruction_span period, const request_rules& rules) {
-	if(period.size() > most_instructions) return false;
+bool is_operation(const instruction& item) { return !std::holds_alternative<horizon_instruction>(item.operation); }
+
+/// Divides a period where all keys before are of smaller tasks than all keys behind. Ranks have different numbers of instructions, and wait for each other at
+/// the end of a segment. They count tasks in powers of two instead: so they divide a period at the same tasks, or at some of these.
+std::vector<std::size_t> divide(const instruction_span period) {
+	if(period.size() <= most_undivided) return {period.size()};
+	std::vector<std::uint64_t> smallest_from(period.size()); // of the tasks
+	for(std::size_t i = period.size(); i-- > 0;) {
+		const auto task = period[i]->key.task.value;
+		smallest_from[i] = i + 1 < period.size() ? std::min<std::uint64_t>(task, smallest_from[i + 1]) : task;
+	}
+	const auto first_task = smallest_from.front();
+	std::uint64_t latest = first_task;
+	for(const auto* const item : period) latest = std::max<std::uint64_t>(latest, item->key.task.value);
+	const std::uint64_t tasks_per_segment = std::bit_floor(std::max<std::uint64_t>(most_in_segment * (latest - first_task + 1) / period.size(), 1));
+	const auto segment_of = [&](const std::uint64_t task) {
+		const auto number = task - first_task;
+		return number < tasks_per_segment / first_divisor ? 0 : 1 + number / tasks_per_segment;
+	};
+
+	std::vector<std::size_t> ends;
+	std::size_t num_operations = 0; // of the segment
+	latest = first_task;
+	for(std::size_t i = 0; i < period.size(); ++i) {
+		const bool may_divide = num_operations >= fewest_operations && latest < smallest_from[i];
+		if(may_divide && segment_of(latest) < segment_of(smallest_from[i])) {
+			ends.push_back(i);
+			num_operations = 0;
+		}
+		num_operations += is_operation(*period[i]) ? 1 : 0;
+		latest = std::max<std::uint64_t>(latest, period[i]->key.task.value);
+	}
+	if(num_operations < fewest_operations && !ends.empty()) ends.pop_back();
+	ends.push_back(period.size());
+	return ends;
+}
+
+bool can_be_graphs(const instruction_span period, const std::vector<std::size_t>& segment_ends, const request_rules& rules) {
+	if(period.size() > most_in_period) return false;
+	std::size_t begin = 0;
+	for(const auto end : segment_ends) {
+		if(end - std::exchange(begin, end) > most_instructions) return false;
+	}
 	std::size_t num_operations = 0;
 	for(const auto* const item : period) {
-		if(std::holds_alternative<horizon_instruction>(item->operation)) continue;
+		if(!is_operation(*item)) continue;
 		if(!device_of_step(*item, rules).has_value()) return false;
 		++num_operations;
 	}
@@ -108,11 +157,12 @@ void add(counts_of<Enum>& sums, const counts_of<Enum>& counts) {
 	std::transform(sums.begin(), sums.end(), counts.begin(), sums.begin(), std::plus{});
 }
 
-} // namespace
-
+/// Of the next run, if `num_left` are left. Few different numbers: each takes a graph.
 std::size_t periods_of_next_run(const std::size_t num_left, const std::size_t period_size) {
 	return std::bit_floor(std::min({num_left, most_periods, std::max<std::size_t>(most_instructions / period_size, 1)}));
 }
+
+} // namespace
 
 period_graph::period_graph(const instruction_span run, const request_rules& rules) : steps(edge_finder(run).find(rules)) {
 	for(std::uint32_t place = 0; place < run.size(); ++place) {
@@ -135,39 +185,74 @@ void period_graph::add_counts(executor_statistics& sums) const {
 void period_graphs::forget_dead_templates() {
 	std::erase_if(m_templates, [&](const known_template& known) {
 		if(!known.identity.expired()) return false;
-		std::erase_if(m_graphs, [&](const cached_graph& cached) { return cached.identity == known.address; });
+		std::erase_if(m_graphs, [&](const cached_graphs& cached) { return cached.identity == known.address; });
 		return true;
 	});
+}
+
+std::vector<period_graphs::known_template>::const_iterator period_graphs::find_template(const instruction_batch& batch) const {
+	return std::find_if(m_templates.begin(), m_templates.end(), [&](const known_template& entry) { return entry.address == batch.replayed.get(); });
 }
 
 bool period_graphs::is_eligible(const instruction_batch& batch, const request_rules& rules) {
 	forget_dead_templates();
 	if(batch.replayed == nullptr) return false;
-	const auto known = std::find_if(m_templates.begin(), m_templates.end(), [&](const known_template& entry) { return entry.address == batch.replayed.get(); });
-	if(known != m_templates.end()) return known->is_eligible;
+	if(const auto known = find_template(batch); known != m_templates.end()) return known->is_eligible;
 	const auto period = instruction_span(batch.instructions).first(batch.instructions.size() / batch.num_periods);
-	m_templates.push_back({batch.replayed, batch.replayed.get(), can_be_a_graph(period, rules)});
-	return m_templates.back().is_eligible;
+	auto segment_ends = divide(period);
+	const bool is_eligible = can_be_graphs(period, segment_ends, rules);
+	m_templates.push_back({batch.replayed, batch.replayed.get(), is_eligible, std::move(segment_ends)});
+	return is_eligible;
 }
 
 void period_graphs::forbid(const instruction_batch& batch) {
 	for(auto& known : m_templates) known.is_eligible = known.is_eligible && known.address != batch.replayed.get();
 }
 
+batch_part period_graphs::part_from(const instruction_batch& batch, const std::size_t first) const {
+	batch_part part{batch, first};
+	const auto& ends = find_template(batch)->segment_ends;
+	if(ends.size() > 1) {
+		const auto place = first % part.period_size();
+		part.size = *std::upper_bound(ends.begin(), ends.end(), place) - place;
+	} else {
+		part.size = part.period_size() * periods_of_next_run((batch.instructions.size() - first) / part.period_size(), part.period_size());
+	}
+	return part;
+}
+
 std::shared_ptr<period_graph> period_graphs::graph_of(const batch_part& part, const request_rules& rules) {
 	const void* const identity = part.batch.replayed.get();
-	const auto found = std::find_if(m_graphs.begin(), m_graphs.end(),
-	    [&](const cached_graph& cached) { return cached.identity == identity && cached.num_periods == part.num_periods; });
+	const auto place = part.first % part.period_size();
+	const auto find = [&] {
+		return std::find_if(m_graphs.begin(), m_graphs.end(),
+		    [&](const cached_graphs& cached) { return cached.identity == identity && cached.num_periods == part.num_periods(); });
+	};
+	auto found = find();
 	if(found != m_graphs.end()) {
 		found->last_use = ++m_num_uses;
-		return found->graph;
+		if(const auto graph = found->by_first.find(place); graph != found->by_first.end()) return graph->second;
+	} else {
+		make_room(1, 0);
+		m_graphs.push_back({identity, part.num_periods(), {}, 0, ++m_num_uses});
 	}
-	if(m_graphs.size() >= most_graphs) {
+	make_room(0, part.size);
+	found = find();
+	found->num_instructions += part.size;
+	return found->by_first.emplace(place, std::make_shared<period_graph>(part.instructions(), rules)).first->second;
+}
+
+/// For so many more. The graphs that were used last stay.
+void period_graphs::make_room(const std::size_t num_graphs, const std::size_t num_instructions) {
+	const auto is_too_much = [&] {
+		std::size_t sum = num_instructions;
+		for(const auto& cached : m_graphs) sum += cached.num_instructions;
+		return m_graphs.size() + num_graphs > most_graphs || sum > most_in_graphs;
+	};
+	while(is_too_much()) {
 		m_graphs.erase(
-		    std::min_element(m_graphs.begin(), m_graphs.end(), [](const cached_graph& a, const cached_graph& b) { return a.last_use < b.last_use; }));
+		    std::min_element(m_graphs.begin(), m_graphs.end(), [](const cached_graphs& a, const cached_graphs& b) { return a.last_use < b.last_use; }));
 	}
-	m_graphs.push_back({identity, part.num_periods, std::make_shared<period_graph>(part.instructions(), rules), ++m_num_uses});
-	return m_graphs.back().graph;
 }
 
 // The run may wait for other ranks from its smallest key on. All other instructions with keys of its tasks belong to it, too.

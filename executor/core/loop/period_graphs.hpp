@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Whole periods of a replay, which each device carries out as one graph. The instructions of a run complete together, and count one by one.
+// Whole periods of a replay, or segments of a long one, which each device carries out as one graph. The instructions of a run complete together, and count
+// one by one.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -21,7 +23,7 @@ namespace celerity {
 
 using instruction_span = std::span<const instruction* const>;
 
-/// The form of a graph: equal for all runs of as many periods of the same template. Places are numbers of instructions in the run.
+/// The form of a graph: equal for all runs of as many periods, or of the same segment, of a template. Places are numbers of instructions in the run.
 struct period_graph {
 	struct step {
 		std::uint32_t place = 0;
@@ -56,14 +58,15 @@ struct graph_run {
 	std::shared_ptr<period_graph> graph;
 };
 
-/// Some of the periods in a batch.
+/// Some of the periods in a batch, or a segment of one of them.
 struct batch_part {
 	const instruction_batch& batch;
-	std::size_t first_period = 0;
-	std::size_t num_periods = 0;
+	std::size_t first = 0; ///< instruction
+	std::size_t size = 0;  ///< instructions
 
 	std::size_t period_size() const { return batch.instructions.size() / batch.num_periods; }
-	instruction_span instructions() const { return instruction_span(batch.instructions).subspan(first_period * period_size(), num_periods * period_size()); }
+	std::size_t num_periods() const { return size / period_size(); } ///< 0 for a segment
+	instruction_span instructions() const { return instruction_span(batch.instructions).subspan(first, size); }
 };
 
 /// The graphs of this rank, and the runs that are not complete. Executor thread.
@@ -73,8 +76,12 @@ class period_graphs {
 	bool is_eligible(const instruction_batch& batch, const request_rules& rules);
 	/// No graph carries out later batches of the same template.
 	void forbid(const instruction_batch& batch);
+	/// Whether each run of the batch is a segment of a period. The batch has been eligible.
+	bool is_divided(const instruction_batch& batch) const { return find_template(batch)->segment_ends.size() > 1; }
+	/// The run that begins with this instruction, the first one of a period or segment. The batch has been eligible.
+	batch_part part_from(const instruction_batch& batch, std::size_t first) const;
 	std::shared_ptr<period_graph> graph_of(const batch_part& part, const request_rules& rules);
-	/// Makes a run out of the periods.
+	/// Makes a run out of the part.
 	engine_request add_run(const batch_part& part, const request_rules& rules);
 
 	graph_run& find(const instruction_id first) { return m_runs.at(first); }
@@ -83,29 +90,31 @@ class period_graphs {
 	std::size_t num_runs() const { return m_runs.size(); }
 
   private:
-	/// A template of the scheduler. It has at most one graph per number of periods.
+	/// A template of the scheduler.
 	struct known_template {
 		std::weak_ptr<const void> identity;
 		const void* address = nullptr; ///< of the template, which may be gone
 		bool is_eligible = false;
+		std::vector<std::size_t> segment_ends; ///< in a period; one if that is not divided
 	};
-	struct cached_graph {
+	/// The graphs of a template for one number of periods, or for the segments of a period. The segments follow each other, so that all of them stay or go.
+	struct cached_graphs {
 		const void* identity = nullptr;
-		std::size_t num_periods = 0;
-		std::shared_ptr<period_graph> graph;
+		std::size_t num_periods = 0;                                   ///< 0: segments
+		std::map<std::size_t, std::shared_ptr<period_graph>> by_first; ///< by the number of their first instruction in the period
+		std::size_t num_instructions = 0;                              ///< of all of them
 		std::uint64_t last_use = 0;
 	};
 
 	std::vector<known_template> m_templates;
-	std::vector<cached_graph> m_graphs;
+	std::vector<cached_graphs> m_graphs;
 	std::unordered_map<instruction_id, graph_run> m_runs; ///< by the first id
 	std::uint64_t m_num_uses = 0;
 	std::vector<instruction_id> m_dependencies; ///< of the latest request
 
+	std::vector<known_template>::const_iterator find_template(const instruction_batch& batch) const;
 	void forget_dead_templates();
+	void make_room(std::size_t num_graphs, std::size_t num_instructions);
 };
-
-/// The number of periods of the next run, if `num_left` are left. Few different numbers: each takes a graph.
-std::size_t periods_of_next_run(std::size_t num_left, std::size_t period_size);
 
 } // namespace celerity

@@ -18,6 +18,8 @@ std::uint64_t num_host_copies() { return host_copies; }
 int num_streams_made(const int priority) { return streams_by_priority.at(static_cast<std::size_t>(priority)); }
 int num_nodes_made(const int priority) { return nodes_by_priority.at(static_cast<std::size_t>(priority)); }
 int num_live_graphs() { return num_graphs; }
+int num_graphs_made() { return made_graphs; }
+int num_graph_launches() { return launched_graphs; }
 std::map<unsigned, int> num_launches(const function& launched) {
 	const std::lock_guard lock(launches_mutex);
 	return launches[&launched];
@@ -201,6 +203,7 @@ EMULATED cuGraphInstantiateWithFlags(cuda::executable_graph* const out, const cu
 	made->nodes = reinterpret_cast<const graph_state*>(graph)->nodes;
 	*out = reinterpret_cast<cuda::executable_graph>(made);
 	++num_graphs;
+	++made_graphs;
 	return cuda::success;
 }
 EMULATED cuGraphDestroy(const cuda::graph graph) {
@@ -210,6 +213,7 @@ EMULATED cuGraphDestroy(const cuda::graph graph) {
 EMULATED cuGraphLaunch(const cuda::executable_graph graph, const cuda::stream stream) {
 	auto& launched = *reinterpret_cast<executable_graph_state*>(graph);
 	++launched.num_in_flight;
+	++launched_graphs;
 	const auto run = [&launched] {
 		working->run_graph(launched.nodes);
 		--launched.num_in_flight;

@@ -49,6 +49,9 @@ __attribute__((visibility("default"))) std::uint64_t num_flag_writes();
 __attribute__((visibility("default"))) std::uint64_t num_host_copies();
 /// Graphs that have been instantiated and not destroyed.
 __attribute__((visibility("default"))) int num_live_graphs();
+/// Graphs that have been instantiated so far, and launches of graphs.
+__attribute__((visibility("default"))) int num_graphs_made();
+__attribute__((visibility("default"))) int num_graph_launches();
 
 /// Streams made so far with a priority, where 0 is the least and 5 the greatest one.
 __attribute__((visibility("default"))) int num_streams_made(int priority);

@@ -72,6 +72,7 @@ struct queue {
 inline emulated_cuda::settings options;
 inline std::atomic<std::uint64_t> flag_writes{0};
 inline std::atomic<int> num_graphs{0}; ///< that can be launched
+inline std::atomic<int> made_graphs{0}, launched_graphs{0}; ///< so far
 inline std::atomic<int> num_streams{0}, num_events{0}, num_opened{0}, num_registered{0}, num_parts{0};
 inline std::array<std::atomic<int>, 6> streams_by_priority{}; ///< made so far; -priority is the index
 inline std::array<std::atomic<int>, 6> nodes_by_priority{};   ///< kernels of graphs, likewise

@@ -37,7 +37,8 @@ struct setup {
 	std::uint64_t most_on_a_lane = 120;
 	bool kernels_wait = true;
 	bool kernels_raise = true;
-	bool replays = false; ///< the steps are repetitions of two recorded ones, which a device may carry out as graphs
+	bool replays = false; ///< the steps are repetitions of recorded ones, which a device may carry out as graphs
+	int recorded_steps = 2; ///< an even number
 	bool odd_ranks_have_graphs = true; ///< otherwise they issue each instruction of a replay
 	bool peeks = false; ///< rank 0 reads all data amid the replay, so that it needs other memory
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
@@ -108,6 +109,11 @@ class rank {
 		m_application_thread = std::thread([this] { apply(); });
 	}
 
+	/// Whether the executor thread does nothing; it may come from a call of run() first.
+	void stand(const bool stands) {
+		m_must_stand = stands;
+		while(m_is_standing != stands) std::this_thread::sleep_for(1ms);
+	}
 	/// Whatever its devices wait for.
 	void stop_executor() { m_executor.stop(); }
 	/// Before release(): the program goes on, and nobody carries its tasks out.
@@ -134,8 +140,10 @@ class rank {
 	scheduler m_scheduler;
 	std::shared_ptr<const native_kernel> m_initialize, m_advance, m_compare, m_peek;
 	std::thread m_executor_thread, m_application_thread;
+	std::atomic<bool> m_must_stand{false}, m_is_standing{false};
 	std::atomic<std::uint64_t> m_completed{0};
 	queue_priority m_num_submits = 0;
+	std::array<buffer_id, 2> m_buffers{}; ///< the latest values are in the first one
 
 	std::vector<rank_id> all_ranks() const {
 		std::vector<rank_id> all;
@@ -188,6 +196,7 @@ class rank {
 
 	void drive() {
 		while(true) {
+			while((m_is_standing = m_must_stand.load())) std::this_thread::sleep_for(1ms);
 			for(const auto& event : m_executor.run(100ms)) {
 				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->failure.text);
 				if(const auto* const completed = std::get_if<completed_event>(&event)) m_completed = completed->submission.value;
@@ -225,9 +234,9 @@ class rank {
 	}
 
 	/// One item, which belongs to rank 0, reads both buffers.
-	void peek(const std::vector<task>& steps) {
+	void peek() {
 		task reading;
-		for(const auto& each : steps) reading.accesses.push_back({each.accesses[1].buffer, access_mode::read, range_mapper::all()});
+		for(const auto buffer : m_buffers) reading.accesses.push_back({buffer, access_mode::read, range_mapper::all()});
 		while(!m_scheduler.throttle(100ms)) {}
 		const auto one = box(point{{0, 0, 0}}, point{{1, 1, 1}});
 		set_geometry(reading);
@@ -236,51 +245,66 @@ class rank {
 		m_scheduler.submit(std::move(reading));
 	}
 
-	/// Two steps, `turns` times.
-	void replay(const std::array<task, 2>& two_steps, const std::uint32_t turns) {
-		std::vector<task> steps(two_steps.begin(), two_steps.end());
+	std::shared_ptr<const recorded_program> record(std::vector<task> steps) {
 		for(auto& each : steps) {
 			set_geometry(each);
 			each.priority = ++m_num_submits % m_how.num_priorities;
 		}
-		const auto recorded = std::make_shared<recorded_program>(std::move(steps));
+		return std::make_shared<recorded_program>(std::move(steps));
+	}
+
+	void replay(const std::shared_ptr<const recorded_program>& recorded, const std::uint32_t turns) {
+		while(!m_scheduler.throttle(100ms)) {}
+		auto submission = m_scheduler.next_submission();
+		for(std::size_t i = 0; i < turns * recorded->tasks.size(); ++i, ++submission.value) register_launch(submission, m_advance);
+		m_scheduler.replay(recorded, turns, 0);
+	}
+
+	/// In pieces of all sizes.
+	void replay_all(const std::shared_ptr<const recorded_program>& recorded, const std::uint32_t turns) {
 		bool has_peeked = !m_how.peeks;
 		for(std::uint32_t done = 0; done < turns;) {
 			if(!has_peeked && done >= turns / 2) {
 				has_peeked = true;
-				peek(recorded->tasks);
+				peek();
 			}
-			while(!m_scheduler.throttle(100ms)) {}
-			const std::uint32_t now = std::min<std::uint32_t>(turns - done, 1 + done % 23); // pieces of all sizes
-			auto submission = m_scheduler.next_submission();
-			for(std::uint32_t i = 0; i < 2 * now; ++i, ++submission.value) register_launch(submission, m_advance);
-			m_scheduler.replay(recorded, now, 0);
+			const std::uint32_t now = std::min<std::uint32_t>(turns - done, 1 + done % 23);
+			replay(recorded, now);
 			done += now;
 		}
 	}
 
 	virtual void apply() {
+		initialize();
+		if(m_how.replays) replay_all(record(make_steps(m_how.recorded_steps)), static_cast<std::uint32_t>(m_how.steps / m_how.recorded_steps));
+		for(auto& step : make_steps(m_how.replays ? m_how.steps % m_how.recorded_steps : m_how.steps)) submit(std::move(step), m_advance);
+		finish();
+	}
+
+	void initialize() {
 		buffer_info info;
 		info.dims = 2;
 		info.extents = point{{extent, extent, 1}};
 		info.element_size_bytes = info.element_alignment_bytes = sizeof(value);
-		std::array<buffer_id, 2> buffers{m_scheduler.create_buffer(info), m_scheduler.create_buffer(info)};
-		const auto read = read_by(m_how.reads);
-		for(const auto id : buffers) {
+		m_buffers = {m_scheduler.create_buffer(info), m_scheduler.create_buffer(info)};
+		for(const auto id : m_buffers) {
 			task first;
 			first.accesses = {{id, access_mode::write, range_mapper::one_to_one()}};
 			submit(std::move(first), m_initialize);
 		}
-		const auto make_step = [&] {
-			task next;
-			next.accesses = {{buffers[1], access_mode::read_write, range_mapper::one_to_one()}, {buffers[0], access_mode::read, read}};
-			std::swap(buffers[0], buffers[1]);
-			return next;
-		};
-		if(m_how.replays) replay({make_step(), make_step()}, static_cast<std::uint32_t>(m_how.steps / 2));
-		for(int step = m_how.replays ? m_how.steps / 2 * 2 : 0; step < m_how.steps; ++step) submit(make_step(), m_advance);
+	}
+	std::vector<task> make_steps(const int number) {
+		const auto read = read_by(m_how.reads);
+		std::vector<task> steps;
+		for(int i = 0; i < number; ++i) {
+			steps.emplace_back().accesses = {{m_buffers[1], access_mode::read_write, range_mapper::one_to_one()}, {m_buffers[0], access_mode::read, read}};
+			std::swap(m_buffers[0], m_buffers[1]);
+		}
+		return steps;
+	}
+	void finish() {
 		task last;
-		last.accesses = {{buffers[0], access_mode::read, range_mapper::one_to_one()}};
+		last.accesses = {{m_buffers[0], access_mode::read, range_mapper::one_to_one()}};
 		submit(std::move(last), m_compare);
 		wait(epoch_action::none);
 		wait(epoch_action::shutdown);
