@@ -126,8 +126,8 @@ void replay_on_ranks() {
 				exchange::num_taken = 0;
 				const auto graph_runs = run(how);
 				const auto num_taken = exchange::num_taken.load();
-				std::printf("replay of %d steps, %zu ranks, %u parts: %lu graphs, %lu copies out of inboxes\n", how.steps, num_ranks, oversubscription, graph_runs,
-				    num_taken);
+				std::printf("replay of %d steps, %zu ranks, %u parts: %lu graphs, %lu copies out of inboxes\n", how.steps, num_ranks, oversubscription,
+				    graph_runs, num_taken);
 				std::fflush(stdout);
 				if(graph_runs < 5) die("a replay has hardly used graphs");
 				if(how.odd_ranks_have_graphs && num_taken < graph_runs) die("ranks have hardly pushed data");
