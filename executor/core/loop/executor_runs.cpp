@@ -294,7 +294,8 @@ void executor_loop::issue_run(const issue& item) {
 		graph.fetched.clear();
 		for(const auto& step : begun) {
 			for(const auto& fetch : step.fetches) {
-				graph.fetched.push_back({fetch.copy.source.address, *fetch.copy.source.array, fetch.copy.boxes.front(), fetch.inbox.has_value() ? fetch.inbox->array : box()});
+				graph.fetched.push_back(
+				    {fetch.copy.source.address, *fetch.copy.source.array, fetch.copy.boxes.front(), fetch.inbox.has_value() ? fetch.inbox->array : box()});
 			}
 		}
 	}

@@ -253,8 +253,9 @@ struct exchange {
 	static bool has_come(const exchanged_part& fetched) {
 		if(!may_come(fetched)) return false;
 		bool is_all_here = true;
-		fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed,
-		    [&](std::int64_t, const word_ref word, std::int64_t) { is_all_here = is_all_here && word.load(std::memory_order_acquire) >> 32 == fetched.flag->pushed; });
+		fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed, [&](std::int64_t, const word_ref word, std::int64_t) {
+			is_all_here = is_all_here && word.load(std::memory_order_acquire) >> 32 == fetched.flag->pushed;
+		});
 		return is_all_here;
 	}
 	/// This is asked again and again, and the flags may have gone to other messages.

@@ -30,9 +30,7 @@ class cuda_graph final : public operation_graph {
 		for(const auto& [device, memory] : m_memory) memory.arena->deallocate(memory.address);
 	}
 
-	static std::size_t memory_bytes(const cuda_graph_part& part) {
-		return (part.num_flags + part.num_words) * bytes_per_word + part.inbox_bytes;
-	}
+	static std::size_t memory_bytes(const cuda_graph_part& part) { return (part.num_flags + part.num_words) * bytes_per_word + part.inbox_bytes; }
 	/// Gives the device memory for flags, words and inboxes, all of it 0.
 	void set_memory(const device_id device, slab_arena& arena, void* const address) { m_memory.emplace(device, part_memory{&arena, address}); }
 	/// The `graph_flag` of the present launch.

@@ -150,7 +150,8 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 			if(from == to || !first_reader.try_emplace({earlier, to}, i).second) continue;
 			const auto word = parts.at(to).add_word();
 			const auto* const copy = copy_behind(operations, i, earlier);
-			const auto inbox = copy != nullptr && fits(operations[i].what) ? parts.at(to).add_inbox(copy->boxes.front(), copy->element_size_bytes) : std::nullopt;
+			const auto inbox =
+			    copy != nullptr && fits(operations[i].what) ? parts.at(to).add_inbox(copy->boxes.front(), copy->element_size_bytes) : std::nullopt;
 			const auto raise = parts.at(from).add_flag(word, inbox.has_value());
 			const auto wait = parts.at(to).add_flag(word, inbox.has_value());
 			raised[earlier].push_back(raise);
