@@ -911,7 +911,7 @@ class Executor:
     def __init__(self, settings: ExecutorSettings = ..., cuda: CudaSettings | None = None) -> None:
         """On CPU devices unless `cuda` is given."""
 
-    PILOT_SIZE: int = 256
+    PILOT_SIZE: int = 264
 
     def offer_direct(self, host_ranks: Sequence[int]) -> bytes:
         """
