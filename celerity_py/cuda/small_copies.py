@@ -174,7 +174,7 @@ __device__ GraphFlag load(const GraphFlag* flag) { return flag != nullptr ? *fla
 struct InboxWords {
     unsigned long long address;
     long long stride[2];
-    unsigned num_turns, unused;
+    unsigned num_turns, bytes_per_turn;
 };
 struct ExchangedPart {
     Part part;
@@ -215,7 +215,7 @@ __device__ void locate_pushed(const ExchangedPart& exchanged, unsigned i, long l
     inbox = word * 8 + row * exchanged.inbox.stride[0] + plane * exchanged.inbox.stride[1];
 }
 __device__ char* inbox_of(const InboxWords& inbox, unsigned message) {
-    return (char*)inbox.address + (unsigned long long)(message % inbox.num_turns) * 32768; // graph_inbox::size_bytes
+    return (char*)inbox.address + (unsigned long long)(message % inbox.num_turns) * inbox.bytes_per_turn;
 }
 
 // Eight bytes arrive together: a word with the number of the right message is the right one.

@@ -217,10 +217,10 @@ struct exchange {
 	struct inbox_words {
 		std::uint64_t address;
 		std::int64_t stride[2];
-		std::uint32_t num_turns, unused;
+		std::uint32_t num_turns, bytes_per_turn;
 		/// Calls f(byte from the first one of the part's array, word in the inbox, its offset in the destination).
 		void for_each_word(const small_copy& part, const std::uint32_t message, const auto& f) const {
-			const auto inbox = address + message % num_turns * graph_inbox::size_bytes;
+			const auto inbox = address + std::uint64_t{message % num_turns} * bytes_per_turn;
 			for(std::int64_t plane = 0; plane < part.count[2]; ++plane) {
 				for(std::int64_t row = 0; row < part.count[1]; ++row) {
 					for(std::int64_t word = 0; word < part.count[0] * part.word_bytes / 4; ++word) {

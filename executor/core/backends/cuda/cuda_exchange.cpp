@@ -11,8 +11,6 @@ namespace {
 constexpr std::uint32_t threads_per_block = 256;
 /// All of them look at flags or words in memory of their device. With so many, each thread takes one word of the largest inbox.
 constexpr std::uint32_t max_blocks_per_part = 16;
-/// Behind each word of data lies the number of its message.
-constexpr std::int64_t inbox_bytes_per_byte = 2;
 
 std::uint32_t num_words(const cuda_small_copies::part& part, const std::uint32_t word_bytes) {
 	return part.count[0] * part.count[1] * part.count[2] * part.word_bytes / word_bytes;
@@ -20,19 +18,22 @@ std::uint32_t num_words(const cuda_small_copies::part& part, const std::uint32_t
 
 } // namespace
 
-cuda_exchange::inbox_words cuda_exchange::words_of(const graph_inbox& inbox, const strided_copy& part, const std::size_t offset_bytes,
-    const bool is_destination) {
-	const auto stride_of = [&](const strided_copy::loop& loop) {
-		return inbox_bytes_per_byte * static_cast<std::int64_t>(is_destination ? loop.destination_stride_bytes : loop.source_stride_bytes);
-	};
-	return {inbox.address + inbox_bytes_per_byte * offset_bytes, {stride_of(part.loops[0]), stride_of(part.loops[1])}, inbox.num_turns, 0};
+cuda_exchange::inbox_words cuda_exchange::words_of(const graph_inbox& inbox, const std::size_t offset_bytes, const std::size_t row_stride_bytes,
+    const std::size_t plane_stride_bytes) {
+	const auto in_inbox = [](const std::size_t bytes) { return static_cast<std::int64_t>(2 * bytes); }; // the number of the message is behind each word
+	return {inbox.address + 2 * offset_bytes, {in_inbox(row_stride_bytes), in_inbox(plane_stride_bytes)}, inbox.num_turns, graph_inbox::size_bytes};
+}
+
+void cuda_exchange::check_words(const exchanged_part& exchanged) {
+	if(exchanged.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are pushed");
 }
 
 void cuda_exchange::push(const copy_operation& copy, const graph_inbox& inbox, const cuda::device_pointer flag) {
 	const auto rows = make_row_copy(copy.boxes.front(), *copy.source.array, inbox.array, copy.element_size_bytes);
 	auto& pushed = m_arguments.pushed.at(m_arguments.num_pushed++);
-	pushed = {cuda_small_copies::part_of(copy.source.address, nullptr, rows), flag, words_of(inbox, rows, rows.destination_offset_bytes, true)};
-	if(pushed.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are pushed");
+	pushed = {cuda_small_copies::part_of(copy.source.address, nullptr, rows), flag,
+	    words_of(inbox, rows.destination_offset_bytes, rows.loops[0].destination_stride_bytes, rows.loops[1].destination_stride_bytes)};
+	check_words(pushed);
 }
 
 void cuda_exchange::fetch(const std::span<const cuda_small_copies::part> parts) {
@@ -47,8 +48,8 @@ void cuda_exchange::fetch(const copy_operation& copy, const std::optional<graph_
 	fetched = {cuda_small_copies::part_of(copy.source.address, copy.destination.address, rows), flag, {}};
 	if(!inbox.has_value()) return;
 	const auto from_inbox = make_row_copy(where, inbox->array, *copy.destination.array, copy.element_size_bytes);
-	fetched.inbox = words_of(*inbox, from_inbox, from_inbox.source_offset_bytes, false);
-	if(fetched.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are pushed");
+	fetched.inbox = words_of(*inbox, from_inbox.source_offset_bytes, from_inbox.loops[0].source_stride_bytes, from_inbox.loops[1].source_stride_bytes);
+	check_words(fetched);
 }
 
 void cuda_exchange::launch(const cuda::driver& driver, const cuda::function kernel, const cuda::stream stream, const cuda::device_pointer stop) {

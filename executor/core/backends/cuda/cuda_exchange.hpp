@@ -40,7 +40,7 @@ class cuda_exchange {
 		std::uint64_t address; ///< 0: there are none
 		std::int64_t stride_bytes[2];
 		std::uint32_t num_turns;
-		std::uint32_t unused;
+		std::uint32_t bytes_per_turn;
 	};
 	struct exchanged_part {
 		cuda_small_copies::part part; ///< of a push, without destination
@@ -61,9 +61,12 @@ class cuda_exchange {
 		std::array<exchanged_part, max_each> parts;
 		std::array<exchanged_part, max_each> pushed;
 	};
+	static_assert(sizeof(arguments) <= 4096, "a kernel has no more parameters on older GPUs");
 	arguments m_arguments{};
 
-	static inbox_words words_of(const graph_inbox& inbox, const strided_copy& part, std::size_t offset_bytes, bool is_destination);
+	/// The offset and the strides are those of a dense array over the box of the inbox.
+	static inbox_words words_of(const graph_inbox& inbox, std::size_t offset_bytes, std::size_t row_stride_bytes, std::size_t plane_stride_bytes);
+	static void check_words(const exchanged_part& exchanged);
 };
 
 } // namespace celerity
