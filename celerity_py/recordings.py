@@ -74,9 +74,13 @@ class Recording(IsHandle):
         Raises:
             UsageError: Always.
         """
+        if opened.thread == self.thread:
+            where, remedy = "is under way. Recordings do not nest: record", ", or one function that calls both."
+        else:
+            where, remedy = "is under way in another thread. Let one thread record, or take a lock, and record", "."
         raise UsageError(
-            f"queue.record({opened.name}) was called while the recording of {self.name!r} (called at {self.site}) is "
-            f"under way. Recordings do not nest: record one function after the other, or one function that calls both."
+            f"queue.record({opened.name}) was called while the recording of {self.name!r} (called at {self.site}) "
+            f"{where} one function after the other{remedy}"
         )
 
     def refuse(self, call: str) -> NoReturn:

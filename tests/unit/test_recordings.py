@@ -247,6 +247,26 @@ def test_calls_that_no_replay_could_repeat_are_refused(queue: celerity.Queue, fi
     queue.replay(queue.record(fields.step), 1)
 
 
+def test_two_threads_do_not_record_at_the_same_time(queue: celerity.Queue, fields: Fields) -> None:
+    refusals: list[UsageError] = []
+
+    def record_too() -> None:
+        with pytest.raises(UsageError, match="under way in another thread. Let one thread record") as caught:
+            queue.record(fields.step)
+        refusals.append(caught.value)
+
+    def step() -> None:
+        thread = threading.Thread(target=record_too)
+        thread.start()
+        thread.join()
+        fields.step()
+
+    assert queue.record(step).num_tasks == 2
+    assert len(refusals) == 1
+    assert "do not nest" not in str(refusals[0])
+    np.testing.assert_array_equal(fields.contents(), START + 3)
+
+
 def test_a_function_that_raises_leaves_no_recording(queue: celerity.Queue, fields: Fields) -> None:
     def step() -> None:
         fields.step()
