@@ -93,12 +93,14 @@ check-unit: $(VENV)/.installed
 
 test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, both transports, and between hosts
 
-# Tests of whole programs mostly wait for processes, so they run beside the others. Their output follows at the end.
+# Tests of whole programs mostly wait for processes, so they run beside the others. Their output follows at the end. Those of benchmarks
+# are with the others, so that both take equally long.
+BENCHMARK_TESTS = tests/apps/test_benchmarks.py
 test-python: $(VENV)/.installed
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; mkdir -p build; \
-	timeout 1400 python -m pytest $(wildcard tests/failures tests/apps) > build/test-programs.log 2>&1 & programs=$$!; \
+	timeout 1400 python -m pytest $(wildcard tests/failures tests/apps) --ignore $(BENCHMARK_TESTS) > build/test-programs.log 2>&1 & programs=$$!; \
 	trap 'kill $$programs 2> /dev/null' INT TERM; \
-	timeout 1400 python -m pytest $(wildcard tests/unit tests/property) --hypothesis-profile=$(PROPERTY_PROFILE); units=$$?; \
+	timeout 1400 python -m pytest $(wildcard tests/unit tests/property $(BENCHMARK_TESTS)) --hypothesis-profile=$(PROPERTY_PROFILE); units=$$?; \
 	wait $$programs; programs=$$?; cat build/test-programs.log; exit $$((units | programs))
 
 # In the folder of the editable installation. The CUDA backend runs there on an emulated driver.

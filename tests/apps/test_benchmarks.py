@@ -197,7 +197,7 @@ def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) ->
     output = tmp_path / "metg.json"
     result = _benchmark(
         "granularity.metg",
-        "--backend", "cpu", "--devices", "2", "--patterns", "fft,tree", "--tasks-per-device", "2",
+        "--backend", "cpu", "--devices", "2", "--patterns", "tree", "--tasks-per-device", "2",
         "--longest-us", "400", "--sample-seconds", "0.002", "--repetitions", "1", "--output", str(output),
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
@@ -206,8 +206,7 @@ def test_metg_checks_and_sweeps_every_program_of_this_machine(tmp_path: Path) ->
     programs = {row["program"] for row in figures["rows"]}
     assert programs >= {"celerity_py, process", "celerity_py, replay, rank", "mpi4py + NumPy"}
     assert ("Dask is not installed" in result.stdout) == (importlib.util.find_spec("distributed") is None)
-    checksums = {(sweep["pattern"], sweep["checksum"]) for sweep in figures["sweeps"]}
-    assert len(checksums) == 2, "all programs compute the same"
+    assert len({sweep["checksum"] for sweep in figures["sweeps"]}) == 1, "all programs compute the same"
     assert all(sweep["points"][0]["iterations"] > sweep["points"][-1]["iterations"] for sweep in figures["sweeps"])
 
 
