@@ -34,11 +34,11 @@ std::vector<graph_operation> make_operations(std::mt19937& random, const std::si
 			if(std::find(after.begin(), after.end(), earlier) == after.end()) after.push_back(earlier);
 		}
 		auto& origins = operations[i].origins;
-		origins.push_back(memory_of(operations[i].device));
 		for(const auto earlier : operations[i].after) {
 			const auto origin = memory_of(operations[earlier].device);
 			if(random() % 3 != 0 && std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
 		}
+		if(origins.empty() || random() % 4 == 0) origins.push_back(memory_of(operations[i].device));
 		std::shuffle(origins.begin(), origins.end(), random);
 		std::vector<copy_operation> copies(origins.size());
 		for(std::size_t k = 0; k < copies.size(); ++k) {

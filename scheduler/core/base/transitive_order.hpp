@@ -35,6 +35,9 @@ class transitive_order {
 		m_nodes.push_back(std::move(before));
 	}
 
+	/// Whether one comes before the other, or is the same.
+	bool is_before(const std::uint32_t one, const std::uint32_t other) const { return m_nodes[other].contains(one); }
+
   private:
 	class node_set {
 	  public:

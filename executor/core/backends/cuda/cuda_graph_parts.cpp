@@ -31,21 +31,44 @@ bool is_nothing(const decltype(graph_operation::what)& what) {
 	return copies != nullptr && copies->empty();
 }
 
+/// Whether the boxes of two copies meet, at these places of theirs.
+bool do_overlap(const copy_operation& a, const array_place& place_of_a, const copy_operation& b, const array_place& place_of_b) {
+	if(place_of_a.address != place_of_b.address) return false;
+	return std::any_of(a.boxes.begin(), a.boxes.end(),
+	    [&](const box& one) { return std::any_of(b.boxes.begin(), b.boxes.end(), [&](const box& other) { return one.overlaps(other); }); });
+}
+
 /// The copy whose data is there once the earlier operation of another device is complete, if an inbox can have it. The flag between the two is then the only
-/// one that this copy awaits: kernels of other devices do not access the memory of this one, so that the others are for other copies.
-const copy_operation* copy_behind(const std::span<const graph_operation> operations, const std::uint32_t number, const std::uint32_t earlier) {
+/// one that this copy awaits. So everything else that writes its source, or reads its destination from another device, comes before that operation, or before
+/// one of the copy's own device.
+const copy_operation* copy_behind(const std::span<const graph_operation> operations, const transitive_order& order, const std::uint32_t number,
+    const std::uint32_t earlier) {
 	const auto& operation = operations[number];
 	const device_id from = operations[earlier].device;
 	const auto is_there = [&](const auto other) { return operations[other].device == from; };
 	if(std::count_if(operation.after.begin(), operation.after.end(), is_there) != 1) return nullptr;
-	const auto may_access = [&](const auto other) { return operations[other].device != operation.device && !copies_of(operations[other].what).empty(); };
-	if(std::any_of(operation.after.begin(), operation.after.end(), may_access)) return nullptr;
 	const auto is_from_there = [&](const memory_id memory) { return memory == memory_of(from); };
 	const auto origin = std::find_if(operation.origins.begin(), operation.origins.end(), is_from_there);
 	if(origin == operation.origins.end()) return nullptr;
 	const auto& copy = copies_of(operation.what)[static_cast<std::size_t>(origin - operation.origins.begin())];
 	const bool is_box_of_array = copy.boxes.size() == 1 && copy.source.array != nullptr && copy.destination.array != nullptr;
-	return is_box_of_array && graph_inbox::is_for(copy.boxes.front(), copy.element_size_bytes) ? &copy : nullptr;
+	if(!is_box_of_array || !graph_inbox::is_for(copy.boxes.front(), copy.element_size_bytes)) return nullptr;
+
+	const auto may_disturb = [&](const std::uint32_t other) {
+		const auto copies = copies_of(operations[other].what);
+		if(is_there(other)) {
+			const auto writes = [&](const copy_operation& made) { return do_overlap(made, made.destination, copy, copy.source); };
+			if(copies.empty() || std::any_of(copies.begin(), copies.end(), writes)) return true; // a kernel may write anything
+		}
+		return std::any_of(copies.begin(), copies.end(), [&](const copy_operation& made) { return do_overlap(made, made.source, copy, copy.destination); });
+	};
+	for(std::uint32_t other = 0; other < number; ++other) {
+		const bool is_elsewhere = operations[other].device != operation.device;
+		if(!is_elsewhere || !order.is_before(other, number) || order.is_before(other, earlier) || !may_disturb(other)) continue;
+		const auto is_here_behind = [&](const auto own) { return operations[own].device == operation.device && order.is_before(other, own); };
+		if(is_there(other) || std::none_of(operation.after.begin(), operation.after.end(), is_here_behind)) return nullptr;
+	}
+	return &copy;
 }
 
 class part_builder {
@@ -139,26 +162,37 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 	std::vector<std::vector<graph_push>> pushed(operations.size());
 	std::vector<std::vector<graph_arrival>> arrivals(operations.size());
 	std::map<std::pair<std::uint32_t, device_id>, std::uint32_t> first_reader; // to operations
+	transitive_order order; // of the operations
 	for(std::uint32_t i = 0; i < operations.size(); ++i) {
 		const device_id to = operations[i].device;
+		order.add({operations[i].after.begin(), operations[i].after.end()});
 		raised[i].assign(operations[i].raised.begin(), operations[i].raised.end());
 		awaited[i].assign(operations[i].awaited.begin(), operations[i].awaited.end());
 		pushed[i] = operations[i].pushed;
 		arrivals[i] = operations[i].arrivals;
+		std::vector<std::uint32_t> first_read; // by this operation
 		for(const auto earlier : operations[i].after) {
+			if(operations[earlier].device != to && first_reader.try_emplace({earlier, to}, i).second) first_read.push_back(earlier);
+		}
+		const auto copies = copies_of(operations[i].what);
+		std::map<std::uint32_t, const copy_operation*> behind; // by earlier operation
+		for(const auto earlier : first_read) {
+			if(const auto* const copy = copy_behind(operations, order, i, earlier); copy != nullptr) behind.emplace(earlier, copy);
+		}
+		// A copy without a flag of its own may need any of the flags.
+		if(behind.size() != copies.size() || !fits(operations[i].what)) behind.clear();
+		for(const auto earlier : first_read) {
 			const device_id from = operations[earlier].device;
-			if(from == to || !first_reader.try_emplace({earlier, to}, i).second) continue;
 			const auto word = parts.at(to).add_word();
-			const auto* const copy = copy_behind(operations, i, earlier);
-			const auto inbox =
-			    copy != nullptr && fits(operations[i].what) ? parts.at(to).add_inbox(copy->boxes.front(), copy->element_size_bytes) : std::nullopt;
+			const auto found = behind.find(earlier);
+			const auto* const copy = found != behind.end() ? found->second : nullptr;
+			const auto inbox = copy != nullptr ? parts.at(to).add_inbox(copy->boxes.front(), copy->element_size_bytes) : std::nullopt;
 			const auto raise = parts.at(from).add_flag(word, inbox.has_value());
 			const auto wait = parts.at(to).add_flag(word, inbox.has_value());
 			raised[earlier].push_back(raise);
 			awaited[i].push_back(wait);
-			if(!inbox.has_value()) continue;
-			pushed[earlier].push_back({*copy, *inbox, raise});
-			const auto copies = copies_of(operations[i].what);
+			if(copy == nullptr) continue;
+			if(inbox.has_value()) pushed[earlier].push_back({*copy, *inbox, raise});
 			arrivals[i].resize(copies.size());
 			arrivals[i][static_cast<std::size_t>(copy - copies.data())] = {inbox, wait};
 		}
