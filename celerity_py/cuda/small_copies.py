@@ -231,8 +231,9 @@ __device__ void push(const ExchangedPart& pushed, const GraphFlag& flag) {
     }
 }
 
-// Takes the words out of the inbox once they are there. If the flag is up before, they are fetched: the message may not
-// be pushed. At first one warp of a block looks, and its first thread also at the flag: many looks hold up data.
+// Takes the words out of the inbox once they are there. If the flag is up before, they are fetched: the message may
+// not be pushed, or a later one has overwritten it. At first one warp of a block looks, and most looks at the flag are
+// those of its first thread: many looks hold up data.
 __device__ void take(const ExchangedPart& taken, const GraphFlag& flag, const volatile unsigned* stop,
                      volatile unsigned& is_flag_up) {
     const char* const words = inbox_of(taken.inbox, flag.pushed);
@@ -245,7 +246,7 @@ __device__ void take(const ExchangedPart& taken, const GraphFlag& flag, const vo
             asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(word), "=r"(message) : "l"(words + in_inbox)
                          : "memory");
             if (message == flag.pushed) return true;
-            if (threadIdx.x == 0 && is_up(flag, look)) {
+            if ((threadIdx.x == 0 || look % 64 == 0) && is_up(flag, look)) {
                 __threadfence_block();
                 is_flag_up = 1;
             }
@@ -265,12 +266,12 @@ __device__ void await(const GraphFlag& flag, const volatile unsigned* stop) {
     look_until(stop, [&](unsigned look) { return is_up(flag, look); });
 }
 
-// The last row has one block with work. It raises the flags, as the fence before them would wait for data that is under
-// way, and waits for those that no copy needs.
+// The first row has one block with work. It raises the flags, as the fence before them would wait for data that is
+// under way, and waits for those that no copy needs. Blocks that wait may fill a small GPU: flags are up before, and a
+// reader then fetches what is not pushed.
 extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArguments arguments) {
     __shared__ volatile unsigned is_flag_up;
-    const unsigned row = blockIdx.y;
-    if (row + 1 == gridDim.y) {
+    if (blockIdx.y == 0) {
         if (blockIdx.x != 0) return;
         if (threadIdx.x < arguments.num_raised) raise(*arguments.raised[threadIdx.x]);
         if (threadIdx.x < arguments.num_awaited) await(*arguments.awaited[threadIdx.x], arguments.stop);
@@ -279,6 +280,7 @@ extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArg
         }
         return;
     }
+    const unsigned row = blockIdx.y - 1;
     if (threadIdx.x == 0) is_flag_up = 0;
     const GraphFlag own = load(row < arguments.num_parts ? arguments.parts[row].flag : nullptr);
     if (row < arguments.num_pushed) {

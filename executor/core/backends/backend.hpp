@@ -60,13 +60,14 @@ struct graph_flag {
 	/// Between ranks: raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word.
 	std::uint32_t* host = nullptr;
 	std::uint32_t host_value = 0;
-	/// The number of the message whose data may come into an inbox, besides; 0: the one side does not push it, or the other side does not look there.
+	/// The number of the message whose data comes into an inbox, besides; 0: the one side does not push it, or the other side does not look there.
 	std::uint32_t pushed = 0;
 };
 static_assert(sizeof(graph_flag) == 32);
 
 /// Memory of a device, into which a kernel of a graph on another device pushes the data of a message. Behind each word of four bytes it writes the number of
-/// the message, so that the data needs no flag: the device that waits looks at the words themselves. As in the protocol LL of NCCL.
+/// the message, so that the data needs no flag: the device that waits looks at the words themselves. As in the protocol LL of NCCL. A
+/// later message may overwrite one that has not been read.
 struct graph_inbox {
 	static constexpr std::size_t word_bytes = 4;
 	/// Larger messages are fetched, which moves half of the bytes.

@@ -44,7 +44,7 @@ struct transfer_status {
 
 /// Until agree() there are no peers: nothing is sent or received directly.
 struct direct_context {
-	/// Of a sender at a receiver. A message that finds its inbox in use is not pushed: see direct_sender.
+	/// Of a sender at a receiver. So many messages later, one takes the place of another, which is fetched if it has not been read.
 	static constexpr std::uint32_t num_inboxes = 256;
 
 	/// A rank of this host.

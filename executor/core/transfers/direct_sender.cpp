@@ -67,13 +67,6 @@ std::optional<std::uint32_t> direct_sender::take_slot(destination& to) {
 	return slot;
 }
 
-bool direct_sender::take_inbox(destination& to, const std::uint32_t pushed) {
-	auto& holder = to.in_inboxes[pushed % direct_context::num_inboxes];
-	if(holder != 0) return false;
-	holder = pushed;
-	return true;
-}
-
 pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	const auto& send = *out.send;
 	const auto source = m_shared.allocations.place(send.source);
@@ -152,7 +145,7 @@ direct_sender::graph_flags direct_sender::begin_in_graph(const instruction_id id
 	    m_shared.answer_flag(true, peer, out.slot, out.answer_value, out.answer), std::nullopt};
 	if(out.pushed == 0) return flags;
 	const auto& send = *out.send;
-	if(take_inbox(m_destinations.at(send.destination_rank), out.pushed)) flags.ready.pushed = out.pushed;
+	flags.ready.pushed = out.pushed;
 	flags.push = graph_push{
 	    {m_shared.allocations.place(send.source), {}, std::span(&send.sent_box, 1), send.element_size_bytes, bytes_of(send.sent_box, send.element_size_bytes)},
 	    m_shared.inbox(true, peer, send.sent_box)};
@@ -192,7 +185,6 @@ void direct_sender::retire(const instruction_id id) {
 	m_shared.trace_until_now(out.issued_ns, traced_send{id, send.transfer.buffer, size_bytes, send.message, send.destination_rank});
 	auto& to = m_destinations.at(send.destination_rank);
 	to.free_slots.push_back(out.slot);
-	if(auto& holder = to.in_inboxes[out.pushed % direct_context::num_inboxes]; holder == out.pushed) holder = 0;
 	leave_ready_flag(out.ready_index);
 	if(to.waiting_for_slot.empty()) return;
 	auto& next = *to.waiting_for_slot.front();

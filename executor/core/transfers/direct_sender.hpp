@@ -3,7 +3,6 @@
 // exists. The engine holds it until then. Its lane writes `ready` when the data is there. It is complete when the peer has written the answer.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -83,9 +82,7 @@ class direct_sender {
 		std::vector<std::uint32_t> free_slots;    ///< of those that were used before
 		std::deque<outgoing*> waiting_for_slot;
 		std::deque<pilot_message> unsent_pilots; ///< the ring was full
-		std::uint32_t num_pushed = 0;
-		/// By inbox: the message in it that has not been answered. 0: there is none.
-		std::array<std::uint32_t, direct_context::num_inboxes> in_inboxes{};
+		std::uint32_t num_pushed = 0; ///< messages that graphs may push
 	};
 
 	direct_context& m_shared;
@@ -100,8 +97,6 @@ class direct_sender {
 
 	void announce(outgoing& out);
 	static std::optional<std::uint32_t> take_slot(destination& to);
-	/// False if another message is there.
-	static bool take_inbox(destination& to, std::uint32_t pushed);
 	pilot_message make_pilot(const outgoing& out) const;
 	std::uint32_t take_ready_flag(const outgoing& out);
 	/// That of an announced message.

@@ -291,13 +291,16 @@ struct exchange {
 		if(is_stopped(given)) return emulated_cuda::trap();
 		for(std::uint32_t i = 0; i < given.num_parts; ++i) {
 			const auto& fetched = given.parts[i];
-			if(!has_come(fetched)) {
+			num_taken += has_come(fetched) ? 1 : 0;
+			if(!may_come(fetched)) {
 				copy_part(fetched.part);
 				continue;
 			}
-			++num_taken;
-			fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed, [&](std::int64_t, const word_ref word, const std::int64_t to) {
-				const auto data = static_cast<std::uint32_t>(word.load());
+			// One by one: a later message may overwrite this one meanwhile, whose flag is up then.
+			fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed, [&](const std::int64_t from, const word_ref word, const std::int64_t to) {
+				const auto seen = word.load(std::memory_order_acquire);
+				auto data = static_cast<std::uint32_t>(seen);
+				if(seen >> 32 != fetched.flag->pushed) std::memcpy(&data, reinterpret_cast<const std::byte*>(fetched.part.source) + from, sizeof data);
 				std::memcpy(reinterpret_cast<std::byte*>(fetched.part.destination) + to, &data, sizeof data);
 			});
 		}
