@@ -3,7 +3,7 @@
 
 For an exchange with other ranks, the kernel tells them that data of this rank is ready, waits until theirs is, copies
 it, and answers. In a graph another kernel does so. Its flags lie in memory of the device: all arguments are constant.
-It pushes small messages into inboxes, and looks for such messages in its own.
+It puts small messages into inboxes, and looks for such messages in its own.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ struct GraphFlag {
     volatile unsigned long long* word;
     unsigned long long value;
     volatile unsigned* host;
-    unsigned host_value, pushed;
+    unsigned host_value, put_number;
 };
 __device__ GraphFlag load(const GraphFlag* flag) { return flag != nullptr ? *flag : GraphFlag{}; }
 
@@ -182,10 +182,10 @@ struct ExchangedPart {
     InboxWords inbox;
 };
 struct ExchangeArguments {
-    unsigned num_parts, num_pushed, num_raised, num_awaited, num_awaited_by_end, unused;
+    unsigned num_parts, num_puts, num_raised, num_awaited, num_awaited_by_end, unused;
     const volatile unsigned* stop;
     const GraphFlag *raised[8], *awaited[8], *awaited_by_end[8];
-    ExchangedPart parts[8], pushed[8];
+    ExchangedPart parts[8], puts[8];
 };
 
 // A look at the host's memory takes as long as ten looks at the device's, and holds up all threads that look.
@@ -202,10 +202,10 @@ __device__ void raise(const GraphFlag& flag) {
 }
 
 // Words of four bytes of a part, and where they lie from its first byte.
-__device__ unsigned num_pushed_words(const Part& part) {
+__device__ unsigned num_inbox_words(const Part& part) {
     return part.count[0] * part.count[1] * part.count[2] * (part.word_bytes / 4);
 }
-__device__ void locate_pushed(const ExchangedPart& exchanged, unsigned i, long long& outside, long long& destination,
+__device__ void locate_in_inbox(const ExchangedPart& exchanged, unsigned i, long long& outside, long long& destination,
                               long long& inbox) {
     const Part& part = exchanged.part;
     const unsigned words_per_run = part.count[0] * (part.word_bytes / 4), run = i / words_per_run;
@@ -219,33 +219,33 @@ __device__ char* inbox_of(const InboxWords& inbox, unsigned message) {
 }
 
 // Eight bytes arrive together: a word with the number of the right message is the right one.
-__device__ void push(const ExchangedPart& pushed, const GraphFlag& flag) {
-    char* const words = inbox_of(pushed.inbox, flag.pushed);
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < num_pushed_words(pushed.part);
+__device__ void put(const ExchangedPart& stored, const GraphFlag& flag) {
+    char* const words = inbox_of(stored.inbox, flag.put_number);
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < num_inbox_words(stored.part);
          i += gridDim.x * blockDim.x) {
         long long from, unused, to;
-        locate_pushed(pushed, i, from, unused, to);
-        const unsigned word = *(const unsigned*)(pushed.part.source + from);
-        asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(words + to), "r"(word), "r"(flag.pushed)
+        locate_in_inbox(stored, i, from, unused, to);
+        const unsigned word = *(const unsigned*)(stored.part.source + from);
+        asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(words + to), "r"(word), "r"(flag.put_number)
                      : "memory");
     }
 }
 
 // Takes the words out of the inbox once they are there. If the flag is up before, they are fetched: the message may
-// not be pushed, or a later one has overwritten it. At first one warp of a block looks, and most looks at the flag are
+// not come, or a later one has overwritten it. At first one warp of a block looks, and most looks at the flag are
 // those of its first thread: many looks hold up data.
 __device__ void take(const ExchangedPart& taken, const GraphFlag& flag, const volatile unsigned* stop,
                      volatile unsigned& is_flag_up) {
-    const char* const words = inbox_of(taken.inbox, flag.pushed);
-    const unsigned total = num_pushed_words(taken.part), first = blockIdx.x * blockDim.x + threadIdx.x;
+    const char* const words = inbox_of(taken.inbox, flag.put_number);
+    const unsigned total = num_inbox_words(taken.part), first = blockIdx.x * blockDim.x + threadIdx.x;
     const auto take_word = [&](unsigned i, bool is_stored) {
         long long from, to, in_inbox;
-        locate_pushed(taken, i, from, to, in_inbox);
+        locate_in_inbox(taken, i, from, to, in_inbox);
         unsigned word, message;
         look_until(stop, [&](unsigned look) {
             asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(word), "=r"(message) : "l"(words + in_inbox)
                          : "memory");
-            if (message == flag.pushed) return true;
+            if (message == flag.put_number) return true;
             if ((threadIdx.x == 0 || look % 64 == 0) && is_up(flag, look)) {
                 __threadfence_block();
                 is_flag_up = 1;
@@ -268,7 +268,7 @@ __device__ void await(const GraphFlag& flag, const volatile unsigned* stop) {
 
 // The first row has one block with work. It raises the flags, as the fence before them would wait for data that is
 // under way, and waits for those that no copy needs. Blocks that wait may fill a small GPU: flags are up before, and a
-// reader then fetches what is not pushed.
+// reader then fetches what has not come.
 extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArguments arguments) {
     __shared__ volatile unsigned is_flag_up;
     if (blockIdx.y == 0) {
@@ -283,13 +283,13 @@ extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArg
     const unsigned row = blockIdx.y - 1;
     if (threadIdx.x == 0) is_flag_up = 0;
     const GraphFlag own = load(row < arguments.num_parts ? arguments.parts[row].flag : nullptr);
-    if (row < arguments.num_pushed) {
-        const GraphFlag flag = load(arguments.pushed[row].flag);
-        if (flag.pushed != 0) push(arguments.pushed[row], flag);
+    if (row < arguments.num_puts) {
+        const GraphFlag flag = load(arguments.puts[row].flag);
+        if (flag.put_number != 0) put(arguments.puts[row], flag);
     }
     if (row >= arguments.num_parts) return;
     const ExchangedPart& part = arguments.parts[row];
-    const bool may_come = own.pushed != 0 && part.inbox.address != 0;
+    const bool may_come = own.put_number != 0 && part.inbox.address != 0;
     if (threadIdx.x < arguments.num_awaited) {
         await(*arguments.awaited[threadIdx.x], arguments.stop);
     } else if (threadIdx.x == arguments.num_awaited && part.flag != nullptr && !may_come) {
@@ -314,7 +314,7 @@ extern "C" __global__ void celerity_set_flags(const __grid_constant__ FlagArgume
 extern "C" __global__ void celerity_advance_flags(GraphFlag* flags, unsigned long long count) {
     for (unsigned long long i = threadIdx.x; i < count; i += blockDim.x) {
         ++flags[i].value;
-        if (flags[i].pushed != 0 && ++flags[i].pushed == 0) flags[i].pushed = 1;
+        if (flags[i].put_number != 0 && ++flags[i].put_number == 0) flags[i].put_number = 1;
     }
 }
 

@@ -58,7 +58,7 @@ void replay() {
 					    oversubscription, horizon_step, graph_runs, num_taken);
 					std::fflush(stdout);
 					if(graph_runs < 5) die("a replay has hardly used graphs");
-					if(num_devices > 1 && oversubscription == 1 && num_taken < graph_runs) die("devices have hardly pushed data");
+					if(num_devices > 1 && oversubscription == 1 && num_taken < graph_runs) die("devices have hardly put data into inboxes");
 				}
 			}
 		}
@@ -130,7 +130,7 @@ void replay_on_ranks() {
 				    graph_runs, num_taken);
 				std::fflush(stdout);
 				if(graph_runs < 5) die("a replay has hardly used graphs");
-				if(how.odd_ranks_have_graphs && num_taken < graph_runs) die("ranks have hardly pushed data");
+				if(how.odd_ranks_have_graphs && num_taken < graph_runs) die("ranks have hardly put data into inboxes");
 			}
 		}
 	}

@@ -177,7 +177,7 @@ class device {
 		const auto copies = node.what.has_value() ? copies_of(*node.what) : std::span<const copy_operation>();
 		if(!std::exchange(state.has_begun, true)) {
 			state.copied.assign(copies.size(), false);
-			for(const auto& push : node.pushed) { all.inboxes[{m_part.words.at(push.flag).device, push.inbox.address}] = load(push.copy, all.values); }
+			for(const auto& put : node.puts) { all.inboxes[{m_part.words.at(put.flag).device, put.inbox.address}] = load(put.copy, all.values); }
 			for(const auto flag : node.raised) all.raised.emplace(m_part.words.at(flag).device, m_part.words.at(flag).number);
 			return true;
 		}

@@ -88,12 +88,12 @@ class device {
 				check(word.device != m_part.device, "a device raises flags in the memory of others");
 				check(!std::exchange(flags[{word.device, word.number}], true), "a flag is raised once");
 			}
-			for(const auto& push : m_current->pushed) {
-				check(std::find(m_current->raised.begin(), m_current->raised.end(), push.flag) != m_current->raised.end(), "data is pushed with a flag");
-				const auto to = m_part.words.at(push.flag).device;
-				check(m_part.pushes.at(push.flag) && graph_inbox::is_for(push.inbox.array, push.copy.element_size_bytes), "a flag tells of a push");
-				check(push.copy.source.address == address_in(memory_of(m_part.device)), "a device pushes its own data");
-				check(arrived.emplace(std::pair(to, push.inbox.address), &push.copy).second, "an inbox is used once");
+			for(const auto& put : m_current->puts) {
+				check(std::find(m_current->raised.begin(), m_current->raised.end(), put.flag) != m_current->raised.end(), "data is put with a flag");
+				const auto to = m_part.words.at(put.flag).device;
+				check(m_part.has_put.at(put.flag) && graph_inbox::is_for(put.inbox.array, put.copy.element_size_bytes), "a flag tells of a put");
+				check(put.copy.source.address == address_in(memory_of(m_part.device)), "a device puts its own data");
+				check(arrived.emplace(std::pair(to, put.inbox.address), &put.copy).second, "an inbox is used once");
 			}
 			has_begun = true;
 		}
@@ -106,7 +106,7 @@ class device {
 			const auto& [inbox, flag] = m_current->arrivals[i];
 			if(!flag.has_value()) continue;
 			const auto& word = m_part.words.at(*flag);
-			check(word.device == m_part.device && m_part.pushes.at(*flag) && inbox->address < m_part.inbox_bytes, "an inbox is at home");
+			check(word.device == m_part.device && m_part.has_put.at(*flag) && inbox->address < m_part.inbox_bytes, "an inbox is at home");
 			if(!flags[{word.device, word.number}]) return has_begun;
 			check(is_same(*arrived.at({m_part.device, inbox->address}), copies_of(*m_current->what)[i]), "the data of the copy is in its inbox");
 			++num_arrivals;
@@ -168,7 +168,7 @@ int main(const int argc, const char** const argv) {
 	std::mt19937 random(argc > 2 ? static_cast<std::uint32_t>(std::atoi(argv[2])) : 1);
 	const int rounds = argc > 1 ? std::atoi(argv[1]) : 3000;
 	for(int i = 0; i < rounds; ++i) run_round(random);
-	check(4 * device::num_arrivals > static_cast<std::size_t>(rounds), "data is pushed");
+	check(4 * device::num_arrivals > static_cast<std::size_t>(rounds), "data is put into inboxes");
 	std::printf("%d graphs of several devices are right\n", rounds);
 	return 0;
 }

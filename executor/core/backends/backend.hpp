@@ -60,12 +60,12 @@ struct graph_flag {
 	/// Between ranks: raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word.
 	std::uint32_t* host = nullptr;
 	std::uint32_t host_value = 0;
-	/// The number of the message whose data comes into an inbox, besides; 0: the one side does not push it, or the other side does not look there.
-	std::uint32_t pushed = 0;
+	/// The number of the message whose data comes into an inbox, besides; 0: the one side does not put it there, or the other side does not look there.
+	std::uint32_t put_number = 0;
 };
 static_assert(sizeof(graph_flag) == 32);
 
-/// Memory of a device, into which a kernel of a graph on another device pushes the data of a message. Behind each word of four bytes it writes the number of
+/// Memory of a device, into which a kernel of a graph on another device puts the data of a message. Behind each word of four bytes it writes the number of
 /// the message, so that the data needs no flag: the device that waits looks at the words themselves. As in the protocol LL of NCCL. A
 /// later message may overwrite one that has not been read.
 struct graph_inbox {
@@ -101,7 +101,7 @@ struct pull_operation {
 };
 
 /// A copy into an inbox, at the moment when a flag is raised. `copy` has no destination.
-struct graph_push {
+struct graph_put {
 	copy_operation copy;
 	graph_inbox inbox;
 	std::uint32_t flag = 0;
@@ -124,7 +124,7 @@ struct graph_operation {
 	small_vector<std::uint32_t, 2> awaited_by_end{}; ///< need not be reached before it begins
 	small_vector<std::uint32_t, 2> raised{}; ///< once the operation is complete
 	bool is_urgent = false;                  ///< goes before other operations, because other devices wait for its results
-	std::vector<graph_push> pushed{};        ///< with some of the flags that it raises
+	std::vector<graph_put> puts{};          ///< with some of the flags that it raises
 	std::vector<graph_arrival> arrivals{};   ///< of each copy, in their order, or of none
 	std::vector<memory_id> origins{};        ///< of each copy within the rank, in their order: the memory of its source
 };

@@ -42,7 +42,7 @@ struct pilot_message {
 	std::uint32_t ready_value = 0;
 	std::uint64_t answer_slot = 0;
 	std::uint64_t answer_value = 0; ///< messages in the slot so far
-	std::uint64_t pushed = 0;       ///< number among the messages to the receiver that a graph may push; 0: none pushes this one
+	std::uint64_t put_number = 0;   ///< number among the messages to the receiver that graphs may put into inboxes; 0: not this one
 
 	/// Throws std::invalid_argument for anything that is not a pilot of this version.
 	static pilot_message parse(const void* bytes, std::size_t size);

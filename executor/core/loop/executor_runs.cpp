@@ -28,7 +28,7 @@ constexpr std::size_t most_begun_at_once = 32;
 struct executor_loop::begun_step {
 	std::uint32_t first_flag = 0; ///< of a send: ready and answer; of a receive: by part ready and, behind it, the answer if there is one
 	std::vector<direct_receiver::graph_fetch> fetches{};
-	std::optional<graph_push> push{}; ///< of a send
+	std::optional<graph_put> put{}; ///< of a send
 };
 
 // ---- from batches to runs ---------------------------------------------------------------------------------------------------------
@@ -151,10 +151,10 @@ std::vector<executor_loop::begun_step> executor_loop::begin_run(const graph_run&
 		auto& current = begun.emplace_back(begun_step{static_cast<std::uint32_t>(m_flags.size())});
 		const auto& item = *run.instructions[step.place];
 		if(std::holds_alternative<send_instruction>(item.operation)) {
-			auto [ready, answer, push] = m_sender.begin_in_graph(item.id);
+			auto [ready, answer, put] = m_sender.begin_in_graph(item.id);
 			m_flags.insert(m_flags.end(), {ready, answer});
-			if(push.has_value()) push->flag = current.first_flag;
-			current.push = std::move(push);
+			if(put.has_value()) put->flag = current.first_flag;
+			current.put = std::move(put);
 		} else if(std::holds_alternative<receive_instruction>(item.operation)) {
 			current.fetches = m_receiver.begin_in_graph(item.id);
 			for(const auto& fetch : current.fetches) {
@@ -264,7 +264,7 @@ std::vector<graph_operation> executor_loop::operations_of(const graph_run& run, 
 		               [&](const send_instruction&) {
 			               operation.what = std::vector<copy_operation>{};
 			               operation.raised.push_back(begun[step].first_flag);
-			               if(begun[step].push.has_value()) operation.pushed.push_back(*begun[step].push);
+			               if(begun[step].put.has_value()) operation.puts.push_back(*begun[step].put);
 			               builder.set_answer(step, begun[step].first_flag + 1);
 		               },
 		               [&](const receive_instruction&) {

@@ -46,7 +46,7 @@ struct period_graph {
 		const void* source = nullptr;
 		box array;
 		box where;
-		box inbox; ///< empty if nobody pushes the message
+		box inbox; ///< empty if the message comes into none
 		friend bool operator==(const fetched_part&, const fetched_part&) = default;
 	};
 	std::vector<fetched_part> fetched;

@@ -80,7 +80,7 @@ struct direct_context {
 	graph_flag ready_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
 	graph_flag answer_flag(bool is_sender, const neighbour& peer, std::uint64_t slot, std::uint64_t value, const shared_flag& host) const;
 
-	/// Where messages lie that graphs push between the two ranks.
+	/// Where graphs put messages between the two ranks.
 	graph_inbox inbox(bool is_sender, const neighbour& peer, const box& sent) const;
 
 	bool has_peers() const { return has_agreed; }

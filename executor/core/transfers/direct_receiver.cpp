@@ -41,7 +41,7 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 	message.allocated_box = pilot.allocated_box;
 	message.ready = {peer.flags.ready_flag(pilot.ready_index), pilot.ready_value};
 	message.sent_box = pilot.sent_box;
-	message.pushed = static_cast<std::uint32_t>(pilot.pushed);
+	message.put_number = static_cast<std::uint32_t>(pilot.put_number);
 	message.answer_slot = static_cast<std::uint32_t>(pilot.answer_slot);
 	message.answer_value = pilot.answer_value;
 	message.answer = {peer.flags.answer_flag(m_shared.own_position, message.answer_slot), static_cast<std::uint32_t>(pilot.answer_value)};
@@ -124,8 +124,8 @@ std::vector<direct_receiver::graph_fetch> direct_receiver::begin_in_graph(const 
 		auto& message = *fetched.message;
 		const auto& peer = m_shared.neighbours[fetched.key.source.value];
 		auto ready = m_shared.ready_flag(false, peer, message.answer_slot, message.answer_value, message.ready);
-		ready.pushed = message.pushed;
-		const auto inbox = message.pushed == 0 ? std::nullopt : std::optional(m_shared.inbox(false, peer, message.sent_box));
+		ready.put_number = message.put_number;
+		const auto inbox = message.put_number == 0 ? std::nullopt : std::optional(m_shared.inbox(false, peer, message.sent_box));
 		auto& fetch = fetches.emplace_back(graph_fetch{copy_of(fetched, *state.receive, destination), ready, inbox, std::nullopt});
 		message.unissued -= fetched.where.area();
 		// All receives of a message belong to one task, so that the graph carries out all of them.

@@ -68,14 +68,14 @@ class direct_receiver {
 	template <typename F>
 	void for_each_part(const instruction_id id, F&& f) const {
 		for(const auto& [key, message, where] : m_receives.at(id).parts) {
-			f(array_place{message->data, &message->allocated_box}, where, message->pushed == 0 ? box() : message->sent_box);
+			f(array_place{message->data, &message->allocated_box}, where, message->put_number == 0 ? box() : message->sent_box);
 		}
 	}
 	/// A part of a receive that a graph carries out. The fetch of the last part of a message raises the answer. The flags are of this launch.
 	struct graph_fetch {
 		copy_operation copy;
 		graph_flag ready;
-		std::optional<graph_inbox> inbox; ///< none if nobody pushes the message
+		std::optional<graph_inbox> inbox; ///< none if the message comes into none
 		std::optional<graph_flag> answer;
 	};
 	/// The boxes outlive the completion of the instruction. The graph carries out the receives in the order of the calls.
@@ -99,7 +99,7 @@ class direct_receiver {
 		std::uint32_t answer_slot = 0;         ///< of `answer`: graphs have other flags for the same slot
 		std::uint64_t answer_value = 0;        ///< of which `answer` has the lower half
 		box sent_box;
-		std::uint32_t pushed = 0; ///< as in the pilot
+		std::uint32_t put_number = 0; ///< as in the pilot
 		std::vector<lane_position> fetched_at; ///< by the other receives, if there are several
 		std::size_t bounce_bytes = 0;          ///< of memory to give back
 		bool is_direct() const { return answer.address != nullptr; }

@@ -43,8 +43,8 @@ void direct_sender::announce(outgoing& out) {
 	out.answer_value = ++to.answer_values[out.slot];
 	out.answer = {m_shared.own_flags.answer_flag(peer.position, out.slot), static_cast<std::uint32_t>(out.answer_value)};
 	if(peer.words != 0 && graph_inbox::is_for(out.send->sent_box, out.send->element_size_bytes)) {
-		if(++to.num_pushed == 0) ++to.num_pushed; // it has wrapped around
-		out.pushed = to.num_pushed;
+		if(++to.num_puts == 0) ++to.num_puts; // it has wrapped around
+		out.put_number = to.num_puts;
 	}
 	out.state = outgoing::state_type::announced;
 	const auto pilot = make_pilot(out);
@@ -80,7 +80,7 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	    .ready_value = m_ready_flags[out.ready_index].value,
 	    .answer_slot = out.slot,
 	    .answer_value = out.answer_value,
-	    .pushed = out.pushed};
+	    .put_number = out.put_number};
 }
 
 // A stream takes more than a microsecond to write a flag, so messages with the same producers share one. Values wrap around in the end, and the comparison
@@ -143,10 +143,10 @@ direct_sender::graph_flags direct_sender::begin_in_graph(const instruction_id id
 	const auto& peer = m_shared.neighbours[out.send->destination_rank.value];
 	graph_flags flags{m_shared.ready_flag(true, peer, out.slot, out.answer_value, ready_flag_of(out)),
 	    m_shared.answer_flag(true, peer, out.slot, out.answer_value, out.answer), std::nullopt};
-	if(out.pushed == 0) return flags;
+	if(out.put_number == 0) return flags;
 	const auto& send = *out.send;
-	flags.ready.pushed = out.pushed;
-	flags.push = graph_push{
+	flags.ready.put_number = out.put_number;
+	flags.put = graph_put{
 	    {m_shared.allocations.place(send.source), {}, std::span(&send.sent_box, 1), send.element_size_bytes, bytes_of(send.sent_box, send.element_size_bytes)},
 	    m_shared.inbox(true, peer, send.sent_box)};
 	return flags;

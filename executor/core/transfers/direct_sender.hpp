@@ -28,7 +28,7 @@ class direct_sender {
 	struct graph_flags {
 		graph_flag ready;
 		graph_flag answer;
-		std::optional<graph_push> push; ///< without flag number; its form does not depend on the launch
+		std::optional<graph_put> put; ///< without flag number; its form does not depend on the launch
 	};
 	graph_flags begin_in_graph(instruction_id id);
 	/// No flag if the answer has come.
@@ -61,7 +61,7 @@ class direct_sender {
 		std::uint32_t slot = 0;
 		std::uint64_t answer_value = 0;
 		shared_flag answer{};
-		std::uint32_t pushed = 0; ///< its number among the messages that graphs may push to the peer; 0: none pushes it
+		std::uint32_t put_number = 0; ///< its number among the messages that graphs may put into inboxes of the peer; 0: not this one
 		std::int64_t issued_ns = 0; ///< with a timeline
 	};
 	/// One of this rank's `ready` flags, and the messages of which it tells: those that depend on the same instructions are ready at the same time.
@@ -82,7 +82,7 @@ class direct_sender {
 		std::vector<std::uint32_t> free_slots;    ///< of those that were used before
 		std::deque<outgoing*> waiting_for_slot;
 		std::deque<pilot_message> unsent_pilots; ///< the ring was full
-		std::uint32_t num_pushed = 0; ///< messages that graphs may push
+		std::uint32_t num_puts = 0; ///< messages that graphs may put into inboxes
 	};
 
 	direct_context& m_shared;

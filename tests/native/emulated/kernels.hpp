@@ -238,10 +238,10 @@ struct exchange {
 		inbox_words inbox;
 	};
 	struct arguments {
-		std::uint32_t num_parts, num_pushed, num_raised, num_awaited, num_awaited_by_end, unused;
+		std::uint32_t num_parts, num_puts, num_raised, num_awaited, num_awaited_by_end, unused;
 		std::uint32_t* stop;
 		const graph_flag *raised[8], *awaited[8], *awaited_by_end[8];
-		exchanged_part parts[8], pushed[8];
+		exchanged_part parts[8], puts[8];
 	};
 	using word_ref = std::atomic_ref<std::uint64_t>;
 
@@ -249,25 +249,25 @@ struct exchange {
 		return (flag.word != 0 && std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flag.word)).load(std::memory_order_acquire) >= flag.value)
 		       || (flag.host != nullptr && is_reached({flag.host, flag.host_value}));
 	}
-	static bool may_come(const exchanged_part& fetched) { return fetched.inbox.address != 0 && fetched.flag->pushed != 0; }
+	static bool may_come(const exchanged_part& fetched) { return fetched.inbox.address != 0 && fetched.flag->put_number != 0; }
 	static bool has_come(const exchanged_part& fetched) {
 		if(!may_come(fetched)) return false;
 		bool is_all_here = true;
-		fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed, [&](std::int64_t, const word_ref word, std::int64_t) {
-			is_all_here = is_all_here && word.load(std::memory_order_acquire) >> 32 == fetched.flag->pushed;
+		fetched.inbox.for_each_word(fetched.part, fetched.flag->put_number, [&](std::int64_t, const word_ref word, std::int64_t) {
+			is_all_here = is_all_here && word.load(std::memory_order_acquire) >> 32 == fetched.flag->put_number;
 		});
 		return is_all_here;
 	}
 	/// This is asked again and again, and the flags may have gone to other messages.
 	static bool may_go(void* const* const parameters) {
 		const auto& given = *static_cast<const arguments*>(parameters[0]);
-		for(std::uint32_t i = 0; i < given.num_pushed; ++i) {
-			const auto& pushed = given.pushed[i];
-			if(pushed.flag->pushed == 0) continue;
-			pushed.inbox.for_each_word(pushed.part, pushed.flag->pushed, [&](const std::int64_t from, const word_ref word, std::int64_t) {
+		for(std::uint32_t i = 0; i < given.num_puts; ++i) {
+			const auto& stored = given.puts[i];
+			if(stored.flag->put_number == 0) continue;
+			stored.inbox.for_each_word(stored.part, stored.flag->put_number, [&](const std::int64_t from, const word_ref word, std::int64_t) {
 				std::uint32_t data = 0;
-				std::memcpy(&data, reinterpret_cast<const std::byte*>(pushed.part.source) + from, sizeof data);
-				word.store(std::uint64_t{pushed.flag->pushed} << 32 | data, std::memory_order_release);
+				std::memcpy(&data, reinterpret_cast<const std::byte*>(stored.part.source) + from, sizeof data);
+				word.store(std::uint64_t{stored.flag->put_number} << 32 | data, std::memory_order_release);
 			});
 		}
 		for(std::uint32_t i = 0; i < given.num_raised; ++i) {
@@ -297,10 +297,10 @@ struct exchange {
 				continue;
 			}
 			// One by one: a later message may overwrite this one meanwhile, whose flag is up then.
-			fetched.inbox.for_each_word(fetched.part, fetched.flag->pushed, [&](const std::int64_t from, const word_ref word, const std::int64_t to) {
+			fetched.inbox.for_each_word(fetched.part, fetched.flag->put_number, [&](const std::int64_t from, const word_ref word, const std::int64_t to) {
 				const auto seen = word.load(std::memory_order_acquire);
 				auto data = static_cast<std::uint32_t>(seen);
-				if(seen >> 32 != fetched.flag->pushed) std::memcpy(&data, reinterpret_cast<const std::byte*>(fetched.part.source) + from, sizeof data);
+				if(seen >> 32 != fetched.flag->put_number) std::memcpy(&data, reinterpret_cast<const std::byte*>(fetched.part.source) + from, sizeof data);
 				std::memcpy(reinterpret_cast<std::byte*>(fetched.part.destination) + to, &data, sizeof data);
 			});
 		}
@@ -324,7 +324,7 @@ inline void advance_flags(void* const* const parameters) {
 	auto* const flags = *static_cast<graph_flag* const*>(parameters[0]);
 	std::for_each_n(flags, *static_cast<const std::uint64_t*>(parameters[1]), [](graph_flag& flag) {
 		++flag.value;
-		if(flag.pushed != 0 && ++flag.pushed == 0) flag.pushed = 1;
+		if(flag.put_number != 0 && ++flag.put_number == 0) flag.put_number = 1;
 	});
 }
 

@@ -140,7 +140,7 @@ void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, cons
 	for(const auto flag : node.raised) exchange.raise(address_of(flag));
 	for(const auto flag : node.awaited) exchange.await(address_of(flag));
 	for(const auto flag : node.awaited_by_end) exchange.await_by_end(address_of(flag));
-	for(const auto& push : node.pushed) exchange.push(push.copy, graph.inbox_of_push(part, push), address_of(push.flag));
+	for(const auto& put : node.puts) exchange.put(put.copy, graph.inbox_of_put(part, put), address_of(put.flag));
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
 	const auto copies = node.what.has_value() ? copies_of(*node.what) : std::span<const copy_operation>();

@@ -25,15 +25,15 @@ cuda_exchange::inbox_words cuda_exchange::words_of(const graph_inbox& inbox, con
 }
 
 void cuda_exchange::check_words(const exchanged_part& exchanged) {
-	if(exchanged.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are pushed");
+	if(exchanged.part.word_bytes % graph_inbox::word_bytes != 0) throw std::logic_error("only whole words are put into inboxes");
 }
 
-void cuda_exchange::push(const copy_operation& copy, const graph_inbox& inbox, const cuda::device_pointer flag) {
+void cuda_exchange::put(const copy_operation& copy, const graph_inbox& inbox, const cuda::device_pointer flag) {
 	const auto rows = make_row_copy(copy.boxes.front(), *copy.source.array, inbox.array, copy.element_size_bytes);
-	auto& pushed = m_arguments.pushed.at(m_arguments.num_pushed++);
-	pushed = {cuda_small_copies::part_of(copy.source.address, nullptr, rows), flag,
+	auto& stored = m_arguments.puts.at(m_arguments.num_puts++);
+	stored = {cuda_small_copies::part_of(copy.source.address, nullptr, rows), flag,
 	    words_of(inbox, rows.destination_offset_bytes, rows.loops[0].destination_stride_bytes, rows.loops[1].destination_stride_bytes)};
-	check_words(pushed);
+	check_words(stored);
 }
 
 void cuda_exchange::fetch(const std::span<const cuda_small_copies::part> parts) {
@@ -59,12 +59,12 @@ void cuda_exchange::launch(const cuda::driver& driver, const cuda::function kern
 		const auto word_bytes = fetched.inbox.address != 0 ? std::uint32_t{graph_inbox::word_bytes} : fetched.part.word_bytes;
 		most_words = std::max(most_words, num_words(fetched.part, word_bytes));
 	}
-	for(const auto& pushed : std::span(m_arguments.pushed).first(m_arguments.num_pushed)) {
-		most_words = std::max(most_words, num_words(pushed.part, graph_inbox::word_bytes));
+	for(const auto& stored : std::span(m_arguments.puts).first(m_arguments.num_puts)) {
+		most_words = std::max(most_words, num_words(stored.part, graph_inbox::word_bytes));
 	}
 	const auto blocks = std::clamp<std::uint32_t>((most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
-	// A row of its own raises flags, and waits for those that copies do not need: these would wait as well, and the fence would wait for data that is pushed.
-	const auto rows = std::max(m_arguments.num_parts, m_arguments.num_pushed) + 1;
+	// A row of its own raises flags, and waits for those that copies do not need: these would wait as well, and the fence would wait for data on its way.
+	const auto rows = std::max(m_arguments.num_parts, m_arguments.num_puts) + 1;
 	void* parameters[] = {&m_arguments};
 	driver.check(driver.launch(kernel, blocks, rows, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An exchange with other devices or ranks in a graph: one kernel, which pushes data, raises flags, waits, and fetches.
+// An exchange with other devices or ranks in a graph: one kernel, which puts data into inboxes, raises flags, waits, and fetches.
 #pragma once
 
 #include <array>
@@ -18,15 +18,15 @@ namespace celerity {
 /// memory of the device, so that no parameter of the kernel changes from launch to launch.
 class cuda_exchange {
   public:
-	static constexpr std::size_t max_each = cuda_small_copies::max_parts; ///< flags to raise, flags to wait for, copies, pushes
+	static constexpr std::size_t max_each = cuda_small_copies::max_parts; ///< flags to raise, flags to wait for, copies, puts
 
 	void raise(const cuda::device_pointer flag) { m_arguments.raised.at(m_arguments.num_raised++) = flag; }
 	/// Before all copies.
 	void await(const cuda::device_pointer flag) { m_arguments.awaited.at(m_arguments.num_awaited++) = flag; }
 	/// Before the exchange ends.
 	void await_by_end(const cuda::device_pointer flag) { m_arguments.awaited_by_end.at(m_arguments.num_awaited_by_end++) = flag; }
-	/// Pushes the data of one box if the flag says so.
-	void push(const copy_operation& copy, const graph_inbox& inbox, cuda::device_pointer flag);
+	/// Puts the data of one box into the inbox if the flag says so.
+	void put(const copy_operation& copy, const graph_inbox& inbox, cuda::device_pointer flag);
 	/// Copies that wait for the flags of await() only.
 	void fetch(std::span<const cuda_small_copies::part> parts);
 	/// A copy of one box that waits for its own flag, besides. The data may come into the inbox instead, if the flag says so.
@@ -43,13 +43,13 @@ class cuda_exchange {
 		std::uint32_t bytes_per_turn;
 	};
 	struct exchanged_part {
-		cuda_small_copies::part part; ///< of a push, without destination
+		cuda_small_copies::part part; ///< of a put, without destination
 		std::uint64_t flag;           ///< 0: the part waits for no flag of its own
 		inbox_words inbox;
 	};
 	struct arguments {
 		std::uint32_t num_parts;
-		std::uint32_t num_pushed;
+		std::uint32_t num_puts;
 		std::uint32_t num_raised;
 		std::uint32_t num_awaited;
 		std::uint32_t num_awaited_by_end;
@@ -59,7 +59,7 @@ class cuda_exchange {
 		std::array<std::uint64_t, max_each> awaited;
 		std::array<std::uint64_t, max_each> awaited_by_end;
 		std::array<exchanged_part, max_each> parts;
-		std::array<exchanged_part, max_each> pushed;
+		std::array<exchanged_part, max_each> puts;
 	};
 	static_assert(sizeof(arguments) <= 4096, "a kernel has no more parameters on older GPUs");
 	arguments m_arguments{};

@@ -40,12 +40,12 @@ class cuda_graph final : public operation_graph {
 	/// The flags of a part with other devices, before the first launch.
 	std::vector<graph_flag> flags_with_devices(const cuda_graph_part& part) const {
 		std::vector<graph_flag> flags;
-		for(std::size_t i = 0; i < part.words.size(); ++i) flags.push_back({address_of(part.words[i]), 0, nullptr, 0, part.pushes[i] ? 1U : 0U});
+		for(std::size_t i = 0; i < part.words.size(); ++i) flags.push_back({address_of(part.words[i]), 0, nullptr, 0, part.has_put[i] ? 1U : 0U});
 		return flags;
 	}
-	/// Into which the part pushes with this flag, or which it has itself.
-	graph_inbox inbox_of_push(const cuda_graph_part& part, const graph_push& push) const {
-		return part.words.empty() ? push.inbox : inbox_on(part_on(part.words.at(push.flag).device), push.inbox);
+	/// Into which the part puts data with this flag, or which it has itself.
+	graph_inbox inbox_of_put(const cuda_graph_part& part, const graph_put& put) const {
+		return part.words.empty() ? put.inbox : inbox_on(part_on(part.words.at(put.flag).device), put.inbox);
 	}
 	std::optional<graph_inbox> inbox_of_arrival(const cuda_graph_part& part, const graph_arrival& arrival) const {
 		return part.words.empty() || !arrival.inbox.has_value() ? arrival.inbox : std::optional(inbox_on(part, *arrival.inbox));

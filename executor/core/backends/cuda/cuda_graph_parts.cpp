@@ -79,9 +79,9 @@ class part_builder {
 	}
 
 	cuda_graph_word add_word() { return {m_part.device, m_part.num_words++}; }
-	std::uint32_t add_flag(const cuda_graph_word& word, const bool pushes) {
+	std::uint32_t add_flag(const cuda_graph_word& word, const bool has_put) {
 		m_part.words.push_back(word);
-		m_part.pushes.push_back(pushes);
+		m_part.has_put.push_back(has_put);
 		return m_part.num_flags++;
 	}
 	std::optional<graph_inbox> add_inbox(const box& array, const std::size_t element_size_bytes) {
@@ -98,10 +98,10 @@ class part_builder {
 		m_part.nodes.push_back(std::move(node));
 		return static_cast<std::uint32_t>(m_part.nodes.size() - 1);
 	}
-	/// The next exchange raises the flags behind these nodes, and pushes what goes with them.
-	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<std::uint32_t>& flags, const std::vector<graph_push>& pushed) {
+	/// The next exchange raises the flags behind these nodes, and puts into inboxes what goes with them.
+	void raise_behind(const std::span<const std::uint32_t> nodes, const std::vector<std::uint32_t>& flags, const std::vector<graph_put>& puts) {
 		if(flags.empty()) return;
-		m_pushed.insert(m_pushed.end(), pushed.begin(), pushed.end());
+		m_puts.insert(m_puts.end(), puts.begin(), puts.end());
 		m_raised.insert(m_raised.end(), flags.begin(), flags.end());
 		m_producers.insert(m_producers.end(), nodes.begin(), nodes.end());
 	}
@@ -131,15 +131,15 @@ class part_builder {
 	cuda_graph_part m_part;
 	transitive_order m_order; ///< of the nodes
 	std::vector<std::uint32_t> m_raised; ///< by the next exchange
-	std::vector<graph_push> m_pushed; ///< with some of these
+	std::vector<graph_put> m_puts; ///< with some of these
 	std::vector<std::uint32_t> m_producers; ///< before it
 	std::optional<std::uint32_t> m_last_exchange;
 
 	/// Exchanges follow each other.
 	std::uint32_t add_link(cuda_graph_node&& node) {
-		std::erase_if(m_pushed, [&](const graph_push& push) {
-			const bool is_now = std::find(node.raised.begin(), node.raised.end(), push.flag) != node.raised.end();
-			if(is_now) node.pushed.push_back(push);
+		std::erase_if(m_puts, [&](const graph_put& put) {
+			const bool is_now = std::find(node.raised.begin(), node.raised.end(), put.flag) != node.raised.end();
+			if(is_now) node.puts.push_back(put);
 			return is_now;
 		});
 		if(m_last_exchange.has_value()) node.after.push_back(*m_last_exchange);
@@ -159,7 +159,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 	// One flag from an operation to each other device; the first operation there that depends on it waits for the flag.
 	std::vector<std::vector<std::uint32_t>> raised(operations.size());
 	std::vector<std::vector<std::uint32_t>> awaited(operations.size());
-	std::vector<std::vector<graph_push>> pushed(operations.size());
+	std::vector<std::vector<graph_put>> puts(operations.size());
 	std::vector<std::vector<graph_arrival>> arrivals(operations.size());
 	std::map<std::pair<std::uint32_t, device_id>, std::uint32_t> first_reader; // to operations
 	transitive_order order; // of the operations
@@ -168,7 +168,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		order.add({operations[i].after.begin(), operations[i].after.end()});
 		raised[i].assign(operations[i].raised.begin(), operations[i].raised.end());
 		awaited[i].assign(operations[i].awaited.begin(), operations[i].awaited.end());
-		pushed[i] = operations[i].pushed;
+		puts[i] = operations[i].puts;
 		arrivals[i] = operations[i].arrivals;
 		std::vector<std::uint32_t> first_read; // by this operation
 		for(const auto earlier : operations[i].after) {
@@ -192,7 +192,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 			raised[earlier].push_back(raise);
 			awaited[i].push_back(wait);
 			if(copy == nullptr) continue;
-			if(inbox.has_value()) pushed[earlier].push_back({*copy, *inbox, raise});
+			if(inbox.has_value()) puts[earlier].push_back({*copy, *inbox, raise});
 			arrivals[i].resize(copies.size());
 			arrivals[i][static_cast<std::size_t>(copy - copies.data())] = {inbox, wait};
 		}
@@ -231,7 +231,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent})});
 		}
 		waits.push_back(wait);
-		part.raise_behind(nodes.back(), raised[i], pushed[i]);
+		part.raise_behind(nodes.back(), raised[i], puts[i]);
 	}
 
 	std::vector<cuda_graph_part> result;

@@ -21,7 +21,7 @@ struct cuda_graph_word {
 	std::uint32_t number = 0;
 };
 
-/// An operation, or an *exchange* with other devices or ranks, or both in one kernel. An exchange pushes data and raises flags, then waits for flags, and then
+/// An operation, or an *exchange* with other devices or ranks, or both in one kernel. An exchange puts data into inboxes, raises flags, then waits for flags, and then
 /// copies.
 struct cuda_graph_node {
 	std::optional<decltype(graph_operation::what)> what; ///< of an exchange, copies
@@ -32,7 +32,7 @@ struct cuda_graph_node {
 	bool is_urgent = false; ///< an operation for whose results other devices wait
 	/// With flags that the node raises, and for each copy or none; a copy waits for its own flag, besides. The address of an inbox between devices counts from
 	/// the first inbox of the device.
-	std::vector<graph_push> pushed{};
+	std::vector<graph_put> puts{};
 	std::vector<graph_arrival> arrivals{};
 
 	bool is_exchange() const { return !raised.empty() || !awaited.empty() || !awaited_by_end.empty() || !arrivals.empty(); }
@@ -44,9 +44,9 @@ struct cuda_graph_part {
 	std::vector<cuda_graph_node> nodes;
 	std::uint32_t num_flags = 0; ///< that its nodes raise or await; with other ranks, or with other devices
 	std::uint32_t num_words = 0; ///< that other devices raise
-	std::size_t inbox_bytes = 0; ///< into which other devices push
+	std::size_t inbox_bytes = 0; ///< into which other devices put data
 	std::vector<cuda_graph_word> words; ///< by flag with other devices
-	std::vector<bool> pushes; ///< by flag with other devices: data comes into an inbox as well
+	std::vector<bool> has_put; ///< by flag with other devices: data comes into an inbox as well
 	cuda::executable_graph handle = nullptr; ///< made and launched by the thread that issues operations of the device
 };
 
