@@ -112,7 +112,8 @@ def _run(misuse: Misuse) -> None:
         exec(compile(_source(misuse.program), "app.py", "exec"), names)
         names["queue"].close()  # type: ignore[attr-defined]
     except Exception as error:  # noqa: BLE001 - of the misuse
-        print("MESSAGE", f"{type(error).__name__}: {error}".replace("\n", " "), flush=True)
+        line = f"MESSAGE {type(error).__name__}: {error}".replace("\n", " ")
+        os.write(sys.stdout.fileno(), f"{line}\n".encode())  # in one piece: another rank may print at the same moment
     if misuse.ranks > 1:
         time.sleep(LONGEST_END_S)  # the runtime ends the job
     os._exit(0)
