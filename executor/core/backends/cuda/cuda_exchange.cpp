@@ -63,7 +63,7 @@ void cuda_exchange::launch(const cuda::driver& driver, const cuda::function kern
 		most_words = std::max(most_words, num_words(stored.part, graph_inbox::word_bytes));
 	}
 	const auto blocks = std::clamp<std::uint32_t>((most_words + threads_per_block - 1) / threads_per_block, 1, max_blocks_per_part);
-	// A row of its own raises flags, and waits for those that copies do not need: these would wait as well, and the fence would wait for data on its way.
+	// The first row of blocks raises flags, and waits for those that no copy needs. In the other rows, a fence would wait for data on its way.
 	const auto rows = std::max(m_arguments.num_parts, m_arguments.num_puts) + 1;
 	void* parameters[] = {&m_arguments};
 	driver.check(driver.launch(kernel, blocks, rows, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
