@@ -108,7 +108,7 @@ void submitter::submit_again(recorded_tasks& tasks, const nb::list& submissions,
 			repeated.push_back({std::move(submission), &known.launch, known.node.reductions.size()});
 		}
 	}
-	await_turn(now, repeated.front().submission, tasks.program()->lowest_queue);
+	await_turn(now, repeated.front().submission, tasks.program()->lowest_queue, true);
 	std::uint64_t num_reductions = m_table.num_reductions();
 	std::uint64_t number = m_table.enter_again(repeated, tasks.program(), repetitions, site);
 	for(std::size_t i = 0; i < repeated.size(); ++i) {

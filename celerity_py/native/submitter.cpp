@@ -197,10 +197,10 @@ bool submitter::is_inside() {
 	return PySet_Contains(m_inside.ptr(), m_thread.ptr()) != 0;
 }
 
-void submitter::await_turn(call& now, const nb::handle submission, const queue_priority priority) {
-	if(!m_scheduler.may_submit(priority)) { // the application is too far ahead of the execution
+void submitter::await_turn(call& now, const nb::handle submission, const queue_priority priority, const bool is_replay) {
+	if(!m_scheduler.may_submit(priority, is_replay)) { // the application is too far ahead of the execution
 		const blocked_call blocked(*this);
-		wait_until([&] { return m_scheduler.throttle(signal_interval, priority); });
+		wait_until([&] { return m_scheduler.throttle(signal_interval, priority, is_replay); });
 		const std::int64_t blocked_ns = blocked.duration_ns();
 		now.blocked_ns += blocked_ns;
 		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);
@@ -211,7 +211,7 @@ void submitter::await_turn(call& now, const nb::handle submission, const queue_p
 
 void submitter::finish(call& now, work&& made) {
 	const queue_priority priority = made.node.priority;
-	await_turn(now, made.submission, priority);
+	await_turn(now, made.submission, priority, false);
 	const bool has_reductions = !made.node.reductions.empty();
 	try {
 		if(is_recording()) {

@@ -147,7 +147,7 @@ class submitter {
 	call begin(const char* name);
 	void finish(call& now, work&& made);
 	/// Returns when the program may submit. Raises if it may not, or if another thread overtakes.
-	void await_turn(call& now, nanobind::handle submission, queue_priority priority);
+	void await_turn(call& now, nanobind::handle submission, queue_priority priority, bool is_replay);
 	void enter_and_record(work& made, std::int64_t started_ns);
 	void submit_again(recorded_tasks& tasks, const nanobind::list& submissions, std::uint32_t repetitions, std::uint64_t site, call& now);
 	bool is_recording() const { return m_recorded != nullptr && PyThread_get_thread_ident() == m_recording_thread; }

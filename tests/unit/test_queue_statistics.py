@@ -54,6 +54,40 @@ def test_a_slow_device_blocks_the_submitting_program() -> None:
     celerity.configure(run_ahead=None, horizon_step=None, lookahead=None)
 
 
+@pytest.mark.parametrize(("replays", "fewest", "most"), [(False, 8, 14), (True, 18, 26)])
+def test_a_replay_may_be_twice_as_far_ahead_as_a_submit(replays: bool, fewest: int, most: int) -> None:
+    celerity.configure(run_ahead=10, horizon_step=1, lookahead="none")
+    gate, num_submitted, num_at_block = threading.Event(), 0, 0
+    with celerity.Queue() as queue:
+
+        def watch() -> None:
+            nonlocal num_at_block
+            end = time.monotonic() + 20
+            while queue.statistics().blocked_seconds < 0.1 and time.monotonic() < end:
+                time.sleep(0.01)
+            num_at_block = num_submitted
+            gate.set()
+
+        buffer = celerity.Buffer.from_array(np.zeros(2))
+
+        def step() -> None:
+            queue.parallel_for((), lambda chunk, x: gate.wait(30) and None, buffer.read_write(access.all()))
+
+        recorded = queue.record(step)
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        while not gate.is_set():
+            if replays:
+                queue.replay(recorded, 1)
+            else:
+                step()
+            num_submitted += 1
+            time.sleep(0.002)  # lets the scheduler plan it
+        watcher.join()
+    celerity.configure(run_ahead=None, horizon_step=None, lookahead=None)
+    assert fewest <= num_at_block <= most
+
+
 def test_the_time_of_a_blocked_submit_counts_while_it_lasts() -> None:
     """As the live view needs it, whose shares of a second would else be more than all of it."""
     celerity.configure(run_ahead=2, horizon_step=1, lookahead="none")

@@ -185,15 +185,24 @@ bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t
 	return m_sink.has_at_most(queue, most, newest.num_handed_over.load(std::memory_order_relaxed));
 }
 
-bool scheduler::may_submit(const queue_priority queue) const {
-	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
-	return (!is_waiting && !is_behind_by_halves(queue == 0 ? 2 : 4)) || is_short_of_work(queue, 2);
+// Without a priority, a submit goes on at half: one long sleep instead of many short ones. Sleeps of replays are long in any case, as the horizons of a batch
+// end together.
+scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const bool is_replay) const {
+	if(queue > 0) return {4, 3};
+	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed));
+	return is_replay && is_alone ? submit_limits{4, 4} : submit_limits{2, 1};
 }
 
-bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue) {
-	if(may_submit(queue)) return true;
-	if(queue == 0) m_is_throttled = true; // let go only at half: one long sleep instead of many short ones
-	const auto may_go_on = [&] { return !is_behind_by_halves(queue == 0 ? 1 : 3) || is_short_of_work(queue, 1); };
+bool scheduler::may_submit(const queue_priority queue, const bool is_replay) const {
+	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
+	return (!is_waiting && !is_behind_by_halves(limits_of(queue, is_replay).block)) || is_short_of_work(queue, 2);
+}
+
+bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue, const bool is_replay) {
+	if(may_submit(queue, is_replay)) return true;
+	if(queue == 0) m_is_throttled = true;
+	const auto halves = limits_of(queue, is_replay).go_on;
+	const auto may_go_on = [&] { return !is_behind_by_halves(halves) || is_short_of_work(queue, 1); };
 	std::unique_lock lock(m_progress_mutex);
 	m_num_waiters.fetch_add(1);
 	const auto seen = m_num_let_go;

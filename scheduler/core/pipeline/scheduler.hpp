@@ -28,8 +28,9 @@ namespace celerity {
 
 struct scheduler_settings {
 	pipeline_settings pipeline;
-	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that. Twice as many for queues with a priority. With
-	/// queues of several priorities, a queue with little unfinished work of its own may go on, as long as all that is ahead is bounded.
+	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that. Twice as many for queues with a priority, and for
+	/// replays: devices carry out a batch of their horizons as a whole, and need the next one meanwhile. With queues of several priorities, a queue with
+	/// little unfinished work of its own may go on, as long as all that is ahead is bounded.
 	std::uint64_t run_ahead = 16;
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
@@ -75,11 +76,11 @@ class scheduler {
 	void announce(queue_priority queue);
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
-	bool throttle(std::chrono::milliseconds limit, queue_priority queue = 0);
+	bool throttle(std::chrono::milliseconds limit, queue_priority queue = 0, bool is_replay = false);
 	/// To be called when the run has failed: no horizon will be reached, and `throttle` never blocks again. Any thread.
 	void release();
 	/// True without taking a lock if `throttle` would not block.
-	bool may_submit(queue_priority queue = 0) const;
+	bool may_submit(queue_priority queue = 0, bool is_replay = false) const;
 	/// Blocks until all input so far is planned and in the statistics, at most `limit`; for dry runs. Returns true once it is.
 	bool wait_until_planned(std::chrono::milliseconds limit);
 
@@ -213,6 +214,12 @@ class scheduler {
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
 	std::uint64_t most_waiting_events() const;
+	/// In halves of `run_ahead`: by how many the program may be ahead before a submit blocks, and until it goes on.
+	struct submit_limits {
+		std::uint64_t block = 0;
+		std::uint64_t go_on = 0;
+	};
+	submit_limits limits_of(queue_priority queue, bool is_replay) const;
 	/// By more than so many halves of what queues without a priority may be ahead.
 	bool is_behind_by_halves(std::uint64_t halves) const;
 	/// Whether a queue has little unfinished work: `halves` of a half of what it may have while others keep the program from being further ahead.
