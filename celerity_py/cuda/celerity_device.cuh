@@ -215,13 +215,13 @@ struct accessor {
 	}
 
 	/// The element at these indices and those behind it along the last dimension, `N` in all: 1, 2, 4, 8 or 16, and at most 16 bytes. All must be
-	/// in the buffer. It is one access to memory if they lie at a multiple of their size.
+	/// in the buffer. It is one access to memory if they `lie_together`.
 	template <int N, typename... Indices>
 	__device__ __forceinline__ auto load(const Indices... indices) const {
 		static_assert(D > 0 && sizeof...(Indices) == D, "an accessor takes one index per dimension of its buffer");
 		long long index[D > 0 ? D : 1] = {(long long)indices...};
 		neighbours<typename detail::without_const<T>::type, N> result;
-		if(lie_together<N>(index)) {
+		if(lie_together<N>(index[D - 1])) {
 			result = *(const decltype(result)*)(data + offset(index));
 		} else {
 			for(int i = 0; i < N; ++i, ++index[D - 1]) result[i] = at(index);
@@ -234,11 +234,26 @@ struct accessor {
 	__device__ __forceinline__ void store(const neighbours<T, N>& values, const Indices... indices) const {
 		static_assert(D > 0 && sizeof...(Indices) == D, "an accessor takes one index per dimension of its buffer");
 		long long index[D > 0 ? D : 1] = {(long long)indices...};
-		if(lie_together<N>(index)) {
+		if(lie_together<N>(index[D - 1])) {
 			*(neighbours<T, N>*)(data + offset(index)) = values;
 		} else {
 			for(int i = 0; i < N; ++i, ++index[D - 1]) at(index) = values[i];
 		}
+	}
+
+	/// Whether `load<N>` and `store<N>` are one access to memory at this index of the last dimension: the addresses are multiples of the neighbours' size in
+	/// all rows. A kernel that loads only where this is true needs no code for single elements there, and fewer registers. False if bounds are checked.
+	template <int N>
+	__device__ __forceinline__ bool lie_together(const long long last) const {
+		static_assert(D > 0 && detail::fit_together<T, N>, "load<N> and store<N> access 1, 2, 4, 8 or 16 neighbours, of 16 bytes at most together");
+#if CELERITY_BOUNDS_CHECK
+		(void)last;
+		return false;
+#else
+		unsigned long long bytes = (unsigned long long)(data + last);
+		for(int d = 0; d + 1 < D; ++d) bytes |= (unsigned long long)stride[d] * sizeof(T);
+		return bytes % (N * sizeof(T)) == 0;
+#endif
 	}
 
 	/// The same as `accessor(i)`.
@@ -265,17 +280,6 @@ struct accessor {
 		if constexpr(D == 1) return index[0];
 		if constexpr(D == 2) return index[0] * stride[0] + index[1];
 		if constexpr(D == 3) return index[0] * stride[0] + index[1] * stride[1] + index[2];
-	}
-
-	/// Whether one access gets the element and its neighbours; with bounds to check, each has its own.
-	template <int N>
-	__device__ __forceinline__ bool lie_together(const long long (&index)[D > 0 ? D : 1]) const {
-#if CELERITY_BOUNDS_CHECK
-		(void)index;
-		return false;
-#else
-		return (unsigned long long)(data + offset(index)) % (N * sizeof(T)) == 0;
-#endif
 	}
 };
 

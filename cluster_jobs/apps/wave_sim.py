@@ -11,6 +11,7 @@ Every step reads a halo of one cell around each chunk; two buffers take turns as
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 # Where drops hit the pond, and how wide they are, in fractions of its size.
 DROPS = ((0.30, 0.35, 0.06), (0.65, 0.60, 0.04), (0.45, 0.80, 0.03))
 COURANT_SQUARED = np.float32(0.25)
-# Threads per block, and cells per thread: rows and columns.
-BLOCK, ITEMS = (4, 32), (2, 4)
+# Threads per block, and cells of a thread along a row. So many threads run at the same time on a large GPU.
+BLOCK, COLUMNS = (4, 32), 4
+THREADS_AT_ONCE = 2**17
 # Rows next to another device that are computed first, and travel while the rest is computed: as many as a block has. On
 # a device with few cells three kernels instead of one take longer than what they hide.
-BORDER_ROWS = BLOCK[0] * ITEMS[0]
+BORDER_ROWS = 8
 CELLS_WORTH_A_BORDER = 2**23
 
 
@@ -66,41 +68,28 @@ def wave_step_on_arrays(chunk: celerity.Chunk, u_next: celerity.View, u: celerit
     )
 
 
-# The same in one pass over memory. Each thread has several cells, and loads all that they need first, so that many
-# loads are on their way at once.
+# The same in one pass over memory. Each thread has several cells, and goes down their rows.
 WAVE_STEP_SOURCE = r"""
 // Rows of N neighbours, which are loaded and stored together. Those at the rim of the pond keep their height.
 template <int N>
 __device__ void advance(const accessor<float, 2>& u_next, const accessor<const float, 2>& u, long long top,
                         long long bottom, long long x, long long last, float c2) {
-    constexpr int ROWS = celerity::chunk<2>::items(0);
-    celerity::neighbours<float, N> here[ROWS + 2], next[ROWS];
-    float before[ROWS], behind[ROWS];
-    here[0] = u.load<N>(top - 1, x);
-    here[1] = u.load<N>(top, x);
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-        const long long y = top + i;
-        if (y >= bottom) continue;
-        here[i + 2] = u.load<N>(y + 1, x);
-        next[i] = u_next.load<N>(y, x);
-        before[i] = x > 0 ? u(y, x - 1) : 0;
-        behind[i] = x + N <= last ? u(y, x + N) : 0;
-    }
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-        const long long y = top + i;
-        if (y >= bottom) continue;
+    const bool is_first = x == 0, is_last = x + N > last;
+    auto above = u.load<N>(top - 1, x), here = u.load<N>(top, x);
+#pragma unroll 2
+    for (long long y = top; y < bottom; ++y) {
+        const auto below = u.load<N>(y + 1, x);
+        auto next = u_next.load<N>(y, x);
+        const float before = is_first ? 0 : u(y, x - 1), behind = is_last ? 0 : u(y, x + N);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            if (x + k == 0 || x + k == last) continue;
-            const float cell = here[i + 1][k];
-            const float left = k > 0 ? here[i + 1][k - 1] : before[i];
-            const float right = k < N - 1 ? here[i + 1][k + 1] : behind[i];
-            const float laplacian = here[i][k] + here[i + 2][k] + left + right - 4 * cell;
-            next[i][k] = 2 * cell - next[i][k] + __fmul_rn(c2, laplacian); // not fused, so that the bits are NumPy's
+            if ((k == 0 && is_first) || (k == N - 1 && is_last)) continue;
+            const float left = k > 0 ? here[k - 1] : before, right = k < N - 1 ? here[k + 1] : behind;
+            const float laplacian = above[k] + below[k] + left + right - 4 * here[k];
+            next[k] = 2 * here[k] - next[k] + __fmul_rn(c2, laplacian); // not fused, so that the bits are NumPy's
         }
-        u_next.store(next[i], y, x);
+        u_next.store(next, y, x);
+        above = here, here = below;
     }
 }
 
@@ -110,18 +99,26 @@ __global__ void wave_step(celerity::chunk<2> chunk, accessor<float, 2> u_next, a
     const long long top = max(y, 1ll), bottom = min(min(y + ROWS, chunk.max[0]), chunk.global_max[0] - 1);
     const long long right = min(x + COLUMNS, chunk.max[1]), last = chunk.global_max[1] - 1;
     if (top >= bottom) return;
-    if (right - x == COLUMNS) {
+    if (right - x == COLUMNS && u.lie_together<COLUMNS>(x) && u_next.lie_together<COLUMNS>(x)) {
         advance<COLUMNS>(u_next, u, top, bottom, x, last, c2);
-    } else { // at the end of the chunk
+    } else { // at the end of the chunk, or in rows that begin elsewhere
         for (long long single = x; single < right; ++single) advance<1>(u_next, u, top, bottom, single, last, c2);
     }
 }
 """
-wave_step = celerity.kernel(
-    cpu=wave_step_on_arrays,
-    cuda=celerity.CudaKernel(WAVE_STEP_SOURCE, "wave_step", block=BLOCK, items=ITEMS),
-    name="wave_step",
-)
+
+
+@functools.cache
+def wave_step(rows: int) -> Any:
+    """Return the kernel whose GPU threads have so many rows each."""
+    on_gpus = celerity.CudaKernel(WAVE_STEP_SOURCE, "wave_step", block=BLOCK, items=(rows, COLUMNS))
+    return celerity.kernel(cpu=wave_step_on_arrays, cuda=on_gpus, name="wave_step")
+
+
+def best_rows(cells: int) -> int:
+    """Return how many rows a thread best has, if a GPU has so many cells."""
+    # Threads that all run at the same time are the fastest, if there are that few. Of many, those with few rows are.
+    return next((rows for rows in (2, 4, 8) if cells <= rows * COLUMNS * THREADS_AT_ONCE), 2)
 
 
 def reference(size: int, steps: int) -> NDArray[Any]:
@@ -146,11 +143,13 @@ def advance_waves(
     steps: int,
 ) -> None:
     """Submit steps; `states` are the current and the previous one, before and after."""
+    devices = celerity.size() * queue.statistics().num_devices
+    kernel = wave_step(best_rows(math.prod(states[0].shape) // devices))
     for _ in range(steps):
         u, u_next = states
         queue.parallel_for(
             u.shape,
-            wave_step,
+            kernel,
             u_next.read_write(access.one_to_one()),
             u.read(access.neighborhood(1, 1, shape="axes")),
             COURANT_SQUARED,

@@ -38,15 +38,17 @@ PLACES = [
 ]
 
 
-def copying(type_of_element: str, count: int) -> celerity.CudaKernel:
-    """Copies, so many neighbours at once where the chunk has them."""
+def copying(type_of_element: str, count: int, asks: bool) -> celerity.CudaKernel:
+    """Copies, so many neighbours at once where the chunk has them; if it `asks`, only if they lie together."""
     source = f"""
+    constexpr bool ASKS = {str(asks).lower()};
     __global__ void copy(celerity::chunk<2> chunk, accessor<{type_of_element}, 2> out,
                          accessor<const {type_of_element}, 2> values) {{
         constexpr int ROWS = chunk.items(0), COLUMNS = chunk.items(1);
         const auto [top, x] = chunk.item().index;
         for (long long y = top; y < min(top + ROWS, chunk.max[0]); ++y) {{
-            if (x + COLUMNS <= chunk.max[1]) {{
+            const bool lie_together = values.lie_together<COLUMNS>(x) && out.lie_together<COLUMNS>(x);
+            if (x + COLUMNS <= chunk.max[1] && (lie_together || !ASKS)) {{
                 out.store(values.load<COLUMNS>(y, x), y, x);
             }} else {{
                 for (long long i = x; i < chunk.max[1]; ++i) out(y, i) = values(y, i);
@@ -56,12 +58,13 @@ def copying(type_of_element: str, count: int) -> celerity.CudaKernel:
     return celerity.CudaKernel(source, "copy", block=(4, 8), items=(3, count))
 
 
+@pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize("bounds_check", [False, True])
-def test_neighbours_are_copied_wherever_they_lie(launch: Launch, num_gpus: int, bounds_check: bool) -> None:
+def test_neighbours_are_copied_wherever_they_lie(launch: Launch, num_gpus: int, bounds_check: bool, asks: bool) -> None:
     queue = launch(num_gpus, bounds_check=bounds_check)
     random = np.random.default_rng(1)
     for type_of_element, dtype, count in TYPES:
-        kernel = copying(type_of_element, count)
+        kernel = copying(type_of_element, count, asks)
         results = []
         for (shape, box), hints in product(PLACES, ([], [celerity.hints.split_2d()])):
             values = random.integers(1, 100, size=shape).astype(dtype)

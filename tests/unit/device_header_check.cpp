@@ -202,11 +202,15 @@ void check_items() {
 template <typename T, int N>
 long long count_wrong_neighbours() {
 	long long wrong = 0;
+	long long num_together = 0;
 	for(const long long columns : {32, 37}) {
 		std::vector<T> memory;
 		auto out = make_accessor<T, 2>(memory, {2, 3}, {6, 3 + columns}, nullptr);
 		for(long long y = 2; y < 6; ++y) {
 			for(long long x = 3; x <= 3 + columns - N; ++x) {
+				const bool are_together = accessor<T, 2>(out).template lie_together<N>(x);
+				num_together += are_together;
+				wrong += are_together && (unsigned long long)&out(y, x) % (N * sizeof(T)) != 0;
 				for(std::size_t i = 0; i < memory.size(); ++i) memory[i] = T(i % 100);
 				auto values = accessor<T, 2>(out).template load<N>(y, x);
 				for(int i = 0; i < N; ++i) wrong += values[i] != out(y, x + i), values[i] = T(100 + i);
@@ -216,7 +220,13 @@ long long count_wrong_neighbours() {
 			}
 		}
 	}
-	return wrong;
+	// The rows of 32 elements begin at multiples of 16 bytes.
+#if CELERITY_BOUNDS_CHECK
+	const long long expected = 0;
+#else
+	const long long expected = 4 * (32 / N) + (N == 1 ? 4 * 37 : 0);
+#endif
+	return wrong + (num_together != expected);
 }
 
 void check_neighbours() {

@@ -20,6 +20,8 @@ import frame
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from celerity_py.kernels import Kernel
+
 RADIUS = 4  # as the application has it
 
 
@@ -35,11 +37,15 @@ class Blur(SlabProblem):
         make = convolution.photograph if options.check else convolution.mosaic
         self.picture = make(options.size, options.size * 4 // 3)
         self.shape = self.picture.shape
-        self.kernel = convolution.blur_kernel(RADIUS)
+        self._kernel: Kernel = convolution.blur_kernel(RADIUS)
 
     def rows(self, first: int, end: int) -> NDArray[np.float32]:
         """Some rows of the picture."""
         return self.picture[first:end]
+
+    def kernel_for(self, elements: int) -> Kernel:
+        """That of the application, for any number."""
+        return self._kernel
 
     def constant(self) -> Any:
         """The weights."""

@@ -27,13 +27,16 @@ class SlabProblem(Problem):
     starts_over = False
     #: Rows that a step reads above and below those that it writes.
     halo: ClassVar[int]
-    kernel: Kernel
     #: Rows and columns, of float32.
     shape: tuple[int, int]
 
     @abstractmethod
     def rows(self, first: int, end: int) -> NDArray[np.float32]:
         """The initial contents of some rows."""
+
+    @abstractmethod
+    def kernel_for(self, elements: int) -> Kernel:
+        """The kernel for slabs of so many elements."""
 
     @abstractmethod
     def constant(self) -> Any:
@@ -57,6 +60,7 @@ class Slab:
         with cupy.cuda.Device(device):
             self.arrays = [cupy.asarray(contents), cupy.asarray(contents)]
             self._constant = cupy.asarray(constant) if isinstance(constant, np.ndarray) else constant
+        kernel = problem.kernel_for(self.num_rows * self.row_elements)
         last = kernels.accessor(self._constant) if isinstance(constant, np.ndarray) else constant
         accessors = [kernels.accessor(array, first - halo) for array in self.arrays]
 
@@ -64,7 +68,7 @@ class Slab:
             """An update of some rows, by parity."""
             rows = kernels.chunk((low, 0), (high, self.row_elements), problem.shape)
             return [
-                kernels.Launch(problem.kernel, device, rows, accessors[1 - parity], accessors[parity], last)
+                kernels.Launch(kernel, device, rows, accessors[1 - parity], accessors[parity], last)
                 for parity in (0, 1)
             ]
 

@@ -21,6 +21,8 @@ import wave_sim
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from celerity_py.kernels import Kernel
+
 
 class Wave(SlabProblem):
     """A pond."""
@@ -32,12 +34,16 @@ class Wave(SlabProblem):
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
         self.shape = (options.size, options.size)
-        self.kernel = wave_sim.wave_step
 
     def rows(self, first: int, end: int) -> NDArray[np.float32]:
         """The height of the water in some rows."""
         size = self.options.size
         return wave_sim.drops(celerity.Box((first, 0), (end, size)), size)
+
+    def kernel_for(self, elements: int) -> Kernel:
+        """That of the application."""
+        kernel: Kernel = wave_sim.wave_step(wave_sim.best_rows(elements))
+        return kernel
 
     def constant(self) -> Any:
         """The squared Courant number."""
