@@ -98,6 +98,47 @@ def test_every_device_reads_all_data(launch: Launch, graphs: bool, devices: int,
     assert (runs_of(queue) > 0) == graphs
 
 
+def test_memory_is_allocated_and_kernels_are_loaded_while_graphs_run(launch: Launch, devices: int) -> None:
+    queue = launch(devices)
+    source = """
+    __global__ void spread(celerity::chunk<1> chunk, accessor<int, 1> out, accessor<const int, 1> in) {
+        const auto i = chunk.item();
+        if (chunk.contains(i)) out[i] = out[i] * 3 + in[(7 * i[0] + 5) % 1000];
+    }"""
+    spread = celerity.CudaKernel(source, "spread")
+    state = np.arange(SIZE, dtype=np.int32)
+    buffers = [celerity.Buffer.from_array(state), celerity.Buffer.from_array(state)]
+
+    def turn() -> None:
+        for new, old in ((0, 1), (1, 0)):
+            queue.parallel_for(SIZE, spread, buffers[new].read_write(ONE), buffers[old].read(access.all()))
+
+    recorded = queue.record(turn)
+    results = []
+    for number in range(5):
+        queue.replay(recorded, 400)
+        # Neither the memory nor the kernel has been there before.
+        grown = celerity.Buffer(((number + 1) << 22,), np.float32)
+        fill = celerity.CudaKernel(
+            f"""
+            __global__ void fill_{number}(celerity::chunk<1> chunk, accessor<float, 1> out) {{
+                if (chunk.contains(chunk.item())) out[chunk.item()] = {number + 1};
+            }}""",
+            f"fill_{number}",
+        )
+        queue.parallel_for(grown.shape, fill, grown.write(ONE))
+        results.append(queue.fence(grown))
+        del grown
+    expected = [state.copy(), state.copy()]
+    far = (7 * np.arange(SIZE) + 5) % SIZE
+    for step in range(2 * (1 + 5 * 400)):
+        expected[step % 2] = expected[step % 2] * np.int32(3) + expected[1 - step % 2][far]
+    for number, result in enumerate(results):
+        assert np.all(result.result(60) == number + 1)
+    for buffer, values in zip(buffers, expected, strict=True):
+        assert np.array_equal(queue.fence(buffer).result(60), values)
+
+
 def iterate(queue: celerity.Queue, replays: bool) -> list[npt.NDArray[Any]]:
     """Three buffers that take turns, a reduction in each turn, and other tasks before, between and after."""
     mix, total, scale = (celerity.CudaKernel(SOURCE, name, block=(64,)) for name in ("mix", "total", "scale"))

@@ -77,7 +77,8 @@ class memory_shortage : public std::runtime_error {
 	memory_holders holders;
 };
 
-/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch. The numbers are of instructions.
+/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch, and until these graphs may be made. The
+/// numbers are of instructions.
 struct staged_batch {
 	instruction_batch batch;
 	bool runs_as_graphs = false;
@@ -326,6 +327,9 @@ class executor_loop final : public instruction_sink {
 	bool submit_staged();
 	/// Of the first staged batch, now. Of size 0: none yet, or the batch does not run as graphs.
 	batch_part part_to_run(staged_batch& staged);
+	bool may_make_graph() const;
+	/// Whether kernels of graphs may wait for other devices or ranks.
+	bool do_devices_wait() const { return m_direct.has_peers() || m_rules.num_devices > 1; }
 	bool fetches_as_before(const batch_part& part, const period_graph& graph) const;
 	std::vector<begun_step> begin_run(const graph_run& run);
 	std::vector<graph_operation> operations_of(const graph_run& run, std::span<const begun_step> begun) const;

@@ -32,6 +32,9 @@ constexpr std::size_t most_graphs = 32;
 constexpr std::size_t most_in_graphs = most_graphs * most_instructions;
 constexpr std::size_t most_in_period = most_in_graphs / 2;
 
+/// Of a copy in a graph. The words of a kernel that copies have numbers of 32 bits.
+constexpr std::size_t most_copied_bytes = std::size_t{1} << 31;
+
 bool uses_user_memory(const copy_instruction& copy) { return copy.source.is_of_user() || copy.destination.is_of_user(); }
 
 /// The device on whose lanes the instruction runs, if a graph of this device may carry it out.
@@ -46,7 +49,7 @@ std::optional<device_id> device_of_step(const instruction& item, const request_r
 	if(request.policy != issue_policy::plain) return std::nullopt;
 	const auto& lanes = rules.devices.lane_classes()[request.lane_class];
 	const auto* const copy = std::get_if<copy_instruction>(&item.operation);
-	if(lanes.kind == lane_kind::host_copy || (copy != nullptr && uses_user_memory(*copy))) return std::nullopt;
+	if(lanes.kind == lane_kind::host_copy || (copy != nullptr && (uses_user_memory(*copy) || size_bytes_of(*copy) >= most_copied_bytes))) return std::nullopt;
 	// Between devices, the one that waits for the data fetches it.
 	return copy != nullptr && is_device_memory(copy->destination.memory) ? device_of(copy->destination.memory) : lanes.device;
 }

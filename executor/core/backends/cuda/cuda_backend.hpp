@@ -154,6 +154,10 @@ class cuda_backend final : public backend {
 	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks or devices look at it
 	cuda::device_pointer m_arrived_word = 0;       // of such kernels
 	std::vector<lane_position> m_graph_positions;  // by device: the last one on the lane for its parts of graphs; none if graphs cannot join devices
+	struct {
+		lane_position complete; // when all parts are
+		std::vector<lane_position> parts;
+	} m_latest_graph; // of several devices
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 	mutable std::unordered_map<std::uint64_t, cuda::ipc_handle> m_handles; // of our slabs, by slab number
 	std::map<std::array<std::byte, 64>, void*> m_opened; // slabs of peers, by handle
@@ -213,6 +217,8 @@ class cuda_backend final : public backend {
 	void set_priority(cuda::graph_node kernel, int priority) const;
 	void issue_on(cuda_lane& lane, const copy_operation& operation);
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered);
+	/// Copies of any size, without copy engines.
+	void copy_by_kernels(const cuda_lane& lane, std::span<const copy_operation> copies);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
 	/// Pulls whose stream waits for the flags. Without `kernel`, copy engines fetch.
 	struct fetch {

@@ -23,6 +23,23 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& 
 	}
 }
 
+// For graphs that wait for each other: copy engines may not begin their copies between devices of a process, and the graphs stand still. See decisions.md.
+void cuda_backend::copy_by_kernels(const cuda_lane& lane, const std::span<const copy_operation> copies) {
+	auto& small = m_small_copies[lane.device()];
+	small.clear();
+	for(const auto& operation : copies) {
+		for_each_strided_copy(operation.source.array, operation.destination.array, operation.boxes, operation.element_size_bytes,
+		    [&](const strided_copy& runs) {
+			    if(small.is_full()) {
+				    small.launch(m_driver, lane.stream());
+				    small.clear();
+			    }
+			    small.add_of_any_size(operation.source.address, operation.destination.address, runs);
+		    });
+	}
+	small.launch(m_driver, lane.stream());
+}
+
 void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
 	const auto &source = operation.source, &destination = operation.destination;
 	for_each_strided_copy(source.array, destination.array, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {

@@ -111,6 +111,8 @@ cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part
 		captured.continue_after(lane.stream(), before);
 		if(node.is_exchange()) {
 			issue_exchange(lane, graph, part, node);
+		} else if(node.fetches) {
+			copy_by_kernels(lane, copies_of(*node.what));
 		} else {
 			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
 		}
@@ -192,21 +194,30 @@ std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const 
 // comes before the launches of earlier runs on all devices.
 void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
 	auto& graph = static_cast<cuda_graph&>(operations);
-	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, {flags.begin(), flags.end()}});
+	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
 	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
 		std::vector<lane_position> behind;
 		for(auto& part : graph.parts) {
 			auto& last = m_graph_positions.at(part.device.value);
 			++last.sequence;
-			hand_over(last, before, cuda_graph_step{&graph, &part, launches});
+			hand_over(last, before, cuda_graph_step{&graph, &part, !launches, launches});
 			behind.push_back(last);
 		}
 		return behind;
 	};
-	if(!std::exchange(graph.is_prepared, true)) hand_over_parts({}, false);
-	std::vector<lane_position> before(waits.positions.begin(), waits.positions.end());
-	if(position.sequence > 1) before.push_back({position.lane, position.sequence - 1}); // as the parts run on other lanes
-	hand_over(position, {hand_over_parts({before, waits.answers}, true), {}}, shared_flag{}); // complete when all parts are
+	hand_over_parts({}, false);
+	std::vector<lane_position> before;
+	const auto wait_for = [&](const lane_position& earlier) {
+		if(earlier == m_latest_graph.complete) { // a wait that follows other waits takes the devices longer
+			before.insert(before.end(), m_latest_graph.parts.begin(), m_latest_graph.parts.end());
+		} else {
+			before.push_back(earlier);
+		}
+	};
+	for(const auto& earlier : waits.positions) wait_for(earlier);
+	if(position.sequence > 1) wait_for({position.lane, position.sequence - 1}); // as the parts run on other lanes
+	m_latest_graph = {position, hand_over_parts({before, waits.answers}, true)};
+	hand_over(position, {m_latest_graph.parts, {}}, shared_flag{}); // complete when all parts are
 }
 
 void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
@@ -219,10 +230,11 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
 		m_driver.check(code, "cuGraphInstantiate");
 		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), step.graph->flags_with_devices(part), step.graph->flag(part.device, 0));
 	}
-	if(!step.launches) return;
-	if(!step.flags.empty()) small.set_flags(m_driver, lane.stream(), step.flags, step.graph->flag(part.device, 0));
-	if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), step.graph->flag(part.device, 0), part.num_flags);
-	m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");
+	if(step.prepares) {
+		if(!step.flags.empty()) small.set_flags(m_driver, lane.stream(), step.flags, step.graph->flag(part.device, 0));
+		if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), step.graph->flag(part.device, 0), part.num_flags);
+	}
+	if(step.launches) m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");
 }
 
 } // namespace celerity

@@ -56,7 +56,6 @@ class cuda_graph final : public operation_graph {
 	static_assert(sizeof(graph_flag) == bytes_per_word);
 
 	std::vector<cuda_graph_part> parts; ///< at least one
-	bool is_prepared = false;           ///< the issuing threads have been told to make the handles
 
   private:
 	struct part_memory {
@@ -77,10 +76,11 @@ class cuda_graph final : public operation_graph {
 	}
 };
 
-/// For the thread that issues operations of the part's device: makes the handle if there is none yet.
+/// For the thread that issues operations of the part's device.
 struct cuda_graph_step {
 	const cuda_graph* graph;
 	cuda_graph_part* part;
+	bool prepares; ///< makes the handle if there is none yet, and sets the flags
 	bool launches;
 	std::vector<graph_flag> flags{}; ///< with other ranks, of this launch
 };

@@ -26,6 +26,11 @@ std::vector<T> take_first(std::vector<T>& all, const std::size_t count) {
 	return first;
 }
 
+bool does_fetch(const graph_operation& operation) {
+	const auto is_elsewhere = [&](const memory_id origin) { return is_device_memory(origin) && device_of(origin) != operation.device; };
+	return std::any_of(operation.origins.begin(), operation.origins.end(), is_elsewhere);
+}
+
 bool is_nothing(const decltype(graph_operation::what)& what) {
 	const auto* const copies = std::get_if<std::vector<copy_operation>>(&what);
 	return copies != nullptr && copies->empty();
@@ -217,7 +222,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		if(awaits_nothing && is_nothing(operation.what)) {
 			nodes.push_back(std::move(after));
 		} else if(awaits_nothing) {
-			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent, does_fetch(operation)})});
 		} else if(fits(operation.what)) {
 			const auto has_arrival = [&](const std::uint32_t flag) {
 				return std::any_of(arrivals[i].begin(), arrivals[i].end(), [=](const graph_arrival& arrival) { return arrival.flag == flag; });
@@ -228,7 +233,7 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		} else {
 			wait = part.add_exchange(awaited[i], std::move(by_end), std::nullopt, {});
 			after.push_back(wait);
-			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent})});
+			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent, does_fetch(operation)})});
 		}
 		waits.push_back(wait);
 		part.raise_behind(nodes.back(), raised[i], puts[i]);

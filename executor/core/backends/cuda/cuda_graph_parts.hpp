@@ -30,6 +30,7 @@ struct cuda_graph_node {
 	std::vector<std::uint32_t> awaited_by_end; ///< likewise, beside the copies
 	std::vector<std::uint32_t> after; ///< nodes of the same device; none of these is before another one of them
 	bool is_urgent = false; ///< an operation for whose results other devices wait
+	bool fetches = false; ///< copies out of the memory of other devices of the process
 	/// With flags that the node raises, and for each copy or none; a copy waits for its own flag, besides. The address of an inbox between devices counts from
 	/// the first inbox of the device.
 	std::vector<graph_put> puts{};

@@ -37,13 +37,17 @@ cuda_small_copies::part cuda_small_copies::part_of(const void* const source, voi
 }
 
 bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
+	if(is_full() || m_total_bytes + copy.run_bytes * copy.num_runs() > max_bytes) return false;
+	add_of_any_size(source, destination, copy, ready);
+	return true;
+}
+
+void cuda_small_copies::add_of_any_size(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
 	m_total_bytes += copy.run_bytes * copy.num_runs();
-	if(m_arguments.num_parts == max_parts || m_total_bytes > max_bytes) return false;
 	auto& p = m_arguments.slots[m_arguments.num_parts++].part;
 	p = part_of(source, destination, copy);
 	p.ready = to_flag(ready);
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
-	return true;
 }
 
 std::vector<cuda_small_copies::part> cuda_small_copies::parts() const {

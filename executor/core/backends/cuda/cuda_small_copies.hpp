@@ -65,6 +65,9 @@ class cuda_small_copies {
 	std::vector<part> parts() const;
 	/// False if the copies are too many or too large for a kernel. A `ready` with address: the data is there when that is reached.
 	bool add(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
+	/// Otherwise, a copy of fewer than 2^31 words may be added.
+	bool is_full() const { return m_arguments.num_parts == max_parts; }
+	void add_of_any_size(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
 	/// Whether the kernel may wait for the flags of these copies. Otherwise its stream does.
 	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
 	/// After the last add(): the kernel waits for the flags of its copies, copies, and then writes `answers`.
