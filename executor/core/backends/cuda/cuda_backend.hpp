@@ -153,6 +153,7 @@ class cuda_backend final : public backend {
 	std::vector<cuda_small_copies> m_small_copies; // by device
 	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks or devices look at it
 	cuda::device_pointer m_arrived_word = 0;       // of such kernels
+	cuda::stream m_flag_stream = nullptr;          // on which flags of graphs are written ahead; of the only device
 	std::vector<lane_position> m_graph_positions;  // by device: the last one on the lane for its parts of graphs; none if graphs cannot join devices
 	struct {
 		lane_position complete; // when all parts are
@@ -209,6 +210,8 @@ class cuda_backend final : public backend {
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
 	void issue_on(cuda_lane& lane, const fold_operation& fold);
 	void issue_on(cuda_lane& lane, const cuda_graph_step& step);
+	/// With other ranks.
+	void set_flags(const cuda_lane& lane, const cuda_graph_step& step);
 	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node);
 	/// `count` times the same element, one after the other.
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);

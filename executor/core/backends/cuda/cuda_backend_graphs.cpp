@@ -220,6 +220,25 @@ void cuda_backend::enqueue_graph(const lane_position position, const lane_waits&
 	hand_over(position, {m_latest_graph.parts, {}}, shared_flag{}); // complete when all parts are
 }
 
+// Launches that follow each other on a stream take 2 us each. Many flags are therefore written on another stream while earlier launches of the graph run.
+void cuda_backend::set_flags(const cuda_lane& lane, const cuda_graph_step& step) {
+	auto& small = m_small_copies[lane.device()];
+	const auto table = step.graph->flag(step.part->device, 0);
+	if(step.flags.size() <= cuda_small_copies::flags_per_launch) return small.set_flags(m_driver, lane.stream(), step.flags, table);
+	if(m_flag_stream == nullptr) m_driver.check(m_driver.stream_create(&m_flag_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
+	const auto& next = step.graph->take_next_table(*step.part);
+	m_driver.check(m_driver.stream_wait_event(m_flag_stream, next.is_taken, 0), "cuStreamWaitEvent");
+	small.set_flags(m_driver, m_flag_stream, step.flags, next.address);
+	m_driver.check(m_driver.event_record(next.is_written, m_flag_stream), "cuEventRecord");
+	m_driver.check(m_driver.stream_wait_event(lane.stream(), next.is_written, 0), "cuStreamWaitEvent");
+	small.clear();
+	strided_copy all;
+	all.run_bytes = step.flags.size() * sizeof(graph_flag);
+	small.add_of_any_size(reinterpret_cast<const void*>(next.address), reinterpret_cast<void*>(table), all);
+	small.launch(m_driver, lane.stream());
+	m_driver.check(m_driver.event_record(next.is_taken, lane.stream()), "cuEventRecord");
+}
+
 void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
 	const auto& part = *step.part;
 	const auto& small = m_small_copies[lane.device()];
@@ -231,7 +250,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
 		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), step.graph->flags_with_devices(part), step.graph->flag(part.device, 0));
 	}
 	if(step.prepares) {
-		if(!step.flags.empty()) small.set_flags(m_driver, lane.stream(), step.flags, step.graph->flag(part.device, 0));
+		if(!step.flags.empty()) set_flags(lane, step);
 		if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), step.graph->flag(part.device, 0), part.num_flags);
 	}
 	if(step.launches) m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -28,9 +29,36 @@ class cuda_graph final : public operation_graph {
 			if(part.handle != nullptr) m_driver.executable_graph_destroy(part.handle);
 		}
 		for(const auto& [device, memory] : m_memory) memory.arena->deallocate(memory.address);
+		for(const auto& table : m_next_tables) {
+			for(const auto event : {table.is_written, table.is_taken}) {
+				if(event != nullptr) m_driver.event_destroy(event);
+			}
+		}
 	}
 
-	static std::size_t memory_bytes(const cuda_graph_part& part) { return (part.num_flags + part.num_words) * bytes_per_word + part.inbox_bytes; }
+	/// Where the flags of a later launch wait until an earlier one is complete.
+	struct next_table {
+		cuda::device_pointer address = 0;
+		cuda::event is_written = nullptr;
+		cuda::event is_taken = nullptr;
+	};
+	/// For the launch after those that have called it before; with the current context. Only for flags with other ranks.
+	const next_table& take_next_table(const cuda_graph_part& part) {
+		const auto number = m_num_taken++ % m_next_tables.size();
+		auto& table = m_next_tables[number];
+		if(table.address == 0) {
+			table.address = flag(part.device, static_cast<std::uint32_t>((number + 1) * part.num_flags));
+			for(auto* const event : {&table.is_written, &table.is_taken}) {
+				m_driver.check(m_driver.event_create(event, cuda::event_disable_timing), "cuEventCreate");
+			}
+		}
+		return table;
+	}
+
+	static std::size_t memory_bytes(const cuda_graph_part& part) {
+		const std::size_t num_tables = part.words.empty() ? 1 + num_next_tables : 1;
+		return (num_tables * part.num_flags + part.num_words) * bytes_per_word + part.inbox_bytes;
+	}
 	/// Gives the device memory for flags, words and inboxes, all of it 0.
 	void set_memory(const device_id device, slab_arena& arena, void* const address) { m_memory.emplace(device, part_memory{&arena, address}); }
 	/// The `graph_flag` of the present launch.
@@ -58,12 +86,15 @@ class cuda_graph final : public operation_graph {
 	std::vector<cuda_graph_part> parts; ///< at least one
 
   private:
+	static constexpr std::size_t num_next_tables = 2; ///< one is written while the other is taken
 	struct part_memory {
 		slab_arena* arena = nullptr;
-		void* address = nullptr; ///< flags, behind them words, and behind these inboxes
+		void* address = nullptr; ///< flags, behind them words or tables for later launches, and behind these inboxes
 	};
 	const cuda::driver& m_driver;
 	std::map<device_id, part_memory> m_memory;
+	std::array<next_table, num_next_tables> m_next_tables;
+	std::uint64_t m_num_taken = 0;
 	const std::atomic<bool>& m_is_cancelled;
 
 	const cuda_graph_part& part_on(const device_id device) const {
@@ -78,7 +109,7 @@ class cuda_graph final : public operation_graph {
 
 /// For the thread that issues operations of the part's device.
 struct cuda_graph_step {
-	const cuda_graph* graph;
+	cuda_graph* graph;
 	cuda_graph_part* part;
 	bool prepares; ///< makes the handle if there is none yet, and sets the flags
 	bool launches;

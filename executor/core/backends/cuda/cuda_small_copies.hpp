@@ -78,6 +78,8 @@ class cuda_small_copies {
 
 	/// Whether a cuda_exchange can carry out the copies.
 	bool may_exchange() const { return m_total_bytes <= max_exchanged_bytes; }
+	/// So many are set by one launch.
+	static constexpr std::size_t flags_per_launch = 120;
 	/// Puts flags into memory of the device.
 	void set_flags(const cuda::driver& driver, cuda::stream stream, std::span<const graph_flag> flags, cuda::device_pointer destination) const;
 	/// Adds one to the value of each flag.
@@ -103,7 +105,7 @@ class cuda_small_copies {
 	struct flag_arguments {
 		std::uint64_t destination;
 		std::uint64_t count;
-		std::array<graph_flag, 120> flags;
+		std::array<graph_flag, flags_per_launch> flags;
 	};
 	functions m_functions;
 	arguments m_arguments{};
