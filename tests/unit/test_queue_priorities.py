@@ -313,13 +313,22 @@ def test_a_queue_does_not_wait_for_a_lower_one_that_submits_without_end_either()
     assert np.median(durations_s) < 0.1, durations_s  # two kernels of 5 ms are before it
 
 
-def test_threads_of_one_queue_all_go_on() -> None:
+@pytest.mark.parametrize("replays", [False, True])
+def test_threads_of_one_queue_all_go_on(replays: bool) -> None:
     is_over = threading.Event()
     with queues(0, horizon_step=1, run_ahead=2) as (queue,):
 
+        def submit() -> None:
+            queue.parallel_for(1, lambda chunk: is_over.wait(0.002))
+
+        recorded = queue.record(submit)
+
         def load() -> None:
             while not is_over.is_set():
-                queue.parallel_for(1, lambda chunk: is_over.wait(0.002))
+                if replays:
+                    queue.replay(recorded, 1)
+                else:
+                    submit()
 
         threads = [threading.Thread(target=load) for _ in range(3)]
         for thread in threads:

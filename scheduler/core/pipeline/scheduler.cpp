@@ -186,10 +186,10 @@ bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t
 }
 
 // Without a priority, a submit goes on at half: one long sleep instead of many short ones. Sleeps of replays are long in any case, as the horizons of a batch
-// end together.
+// end together. A replay that is further ahead than other submits may be would keep one of another thread waiting for ever.
 scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const bool is_replay) const {
 	if(queue > 0) return {4, 3};
-	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed));
+	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed)) && !m_is_throttled.load(std::memory_order_relaxed);
 	return is_replay && is_alone ? submit_limits{4, 4} : submit_limits{2, 1};
 }
 
@@ -200,15 +200,16 @@ bool scheduler::may_submit(const queue_priority queue, const bool is_replay) con
 
 bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue, const bool is_replay) {
 	if(may_submit(queue, is_replay)) return true;
-	if(queue == 0) m_is_throttled = true;
-	const auto halves = limits_of(queue, is_replay).go_on;
-	const auto may_go_on = [&] { return !is_behind_by_halves(halves) || is_short_of_work(queue, 1); };
+	const bool must_fall_to_half = queue == 0 && !is_replay;
+	if(must_fall_to_half) m_is_throttled = true;
+	const auto may_go_on = [&] { return !is_behind_by_halves(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1); };
 	std::unique_lock lock(m_progress_mutex);
 	m_num_waiters.fetch_add(1);
 	const auto seen = m_num_let_go;
 	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_let_go != seen || may_go_on(); });
 	m_num_waiters.fetch_sub(1);
-	if(queue == 0 && done) m_is_throttled = false;
+	const bool has_fallen = must_fall_to_half || !is_behind_by_halves(1); // a submit that an exception has ended no longer waits
+	if(queue == 0 && done && has_fallen) m_is_throttled = false;
 	return done;
 }
 

@@ -177,7 +177,7 @@ class scheduler {
 	std::atomic<std::uint64_t> m_executed_horizons{0};
 	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
-	std::atomic<bool> m_is_throttled{false};
+	std::atomic<bool> m_is_throttled{false}; ///< a submit that is no replay waits, of a queue without a priority
 	std::atomic<queue_set> m_queues{0}; ///< those that were announced
 	/// Of the newest task of a queue: what is planned once it is, and what the sink has got then.
 	struct newest_task {
