@@ -1562,6 +1562,10 @@ class Submitter:
         """
 
     @property
+    def num_calls_of_others(self) -> int:
+        """Submits and replays of other threads that have not returned yet."""
+
+    @property
     def open_recording(self, /) -> Any:
         """The Recording under way, or None."""
 

@@ -496,7 +496,7 @@ class Queue(IsHandle):
             CelerityError: If an earlier task failed.
         """
         runtime = self._runtime
-        runtime.check_usable("statistics()")
+        runtime.check_readable("statistics()")
         return runtime.statistics()  # type: ignore[no-any-return]
 
     def graphs(self, window: str | None = None) -> Graphs:
@@ -519,7 +519,7 @@ class Queue(IsHandle):
         """
         runtime = self._runtime
         if runtime is CLOSED or runtime.state.failure is None or threading.get_ident() in runtime.inside:
-            runtime.check_usable("graphs()")
+            runtime.check_readable("graphs()")
         return graphs_of(runtime, window)
 
     def _runtime_for(self, call: str) -> Any:

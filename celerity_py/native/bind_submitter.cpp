@@ -88,6 +88,7 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
 	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "
 	        "Recording.")
+	    .def_prop_ro("num_calls_of_others", &submitter::num_calls_of_others, "Submits and replays of other threads that have not returned yet.")
 	    .def_prop_ro("open_recording", &submitter::open_recording, nb::sig("def open_recording(self, /) -> typing.Any"), "The Recording under way, or None.")
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
 	        nb::sig("def replay(self, tasks: RecordedTasks, submissions: list[typing.Any], times: int, frame: typing.Any) -> None"),

@@ -85,13 +85,15 @@ const std::shared_ptr<const recorded_program>& recorded_tasks::program() {
 }
 
 void submitter::replay(recorded_tasks& tasks, const nb::list& submissions, const std::uint64_t times, const nb::handle frame) {
-	call now = begin("replay()");
+	call now(*this, "replay()");
+	now.times = times;
 	const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
 	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())));
 	if(tasks.entries.empty()) return;
 	const std::uint64_t at_once = std::max(tasks_between_pauses / tasks.entries.size(), min_repetitions_between_pauses);
 	for(std::uint64_t done = 0; done < times; done += at_once) {
 		if(done > 0) pause();
+		now.repetition = done + 1;
 		submit_again(tasks, submissions, static_cast<std::uint32_t>(std::min(at_once, times - done)), site, now);
 	}
 	m_busy_ns += now_ns() - now.started_ns - now.blocked_ns;

@@ -156,7 +156,7 @@ int submitter::traverse(const visitproc visit, void* const arg) const {
 // ---- one way for kernels and host tasks
 
 void submitter::submit_kernel(const parallel_for_call& given) {
-	call now = begin("parallel_for()");
+	call now(*this, "parallel_for()");
 	work made;
 	made.args = given.args;
 	made.node.priority = given.priority;
@@ -174,7 +174,7 @@ void submitter::submit_kernel(const parallel_for_call& given) {
 }
 
 void submitter::submit_host_task(const queue_priority priority, const nb::args& given) {
-	call now = begin("host_task()");
+	call now(*this, "host_task()");
 	work made;
 	made.args = given[1];
 	take_over(m_delegate.attr("plan_host_task")(*given), made.submission, made.node);
@@ -182,10 +182,23 @@ void submitter::submit_host_task(const queue_priority priority, const nb::args& 
 	finish(now, std::move(made));
 }
 
-submitter::call submitter::begin(const char* const name) {
-	const call now{name, now_ns(), m_scheduler.next_submission().value};
-	if(m_refuses || is_inside()) m_delegate.attr("check_usable")(name);
-	return now;
+submitter::call::call(submitter& owner, const char* const name)
+    : name(name), started_ns(now_ns()), begun(owner.m_scheduler.next_submission().value), m_owner(owner), m_thread(PyThread_get_thread_ident()) {
+	if(owner.m_refuses || owner.is_inside()) owner.check_usable(*this);
+	owner.m_callers.push_back(m_thread);
+}
+
+submitter::call::~call() { m_owner.m_callers.erase(std::find(m_owner.m_callers.begin(), m_owner.m_callers.end(), m_thread)); }
+
+std::size_t submitter::num_calls_of_others() const {
+	const unsigned long own = PyThread_get_thread_ident();
+	return static_cast<std::size_t>(std::count_if(m_callers.begin(), m_callers.end(), [=](const unsigned long thread) { return thread != own; }));
+}
+
+void submitter::check_usable(const call& now) {
+	std::string what = now.name;
+	if(now.times > 0) what += " (repetition " + std::to_string(now.repetition) + " of " + std::to_string(now.times) + ")";
+	m_delegate.attr("check_usable")(what);
 }
 
 bool submitter::is_inside() {
@@ -200,12 +213,12 @@ bool submitter::is_inside() {
 void submitter::await_turn(call& now, const nb::handle submission, const queue_priority priority, const bool is_replay) {
 	if(!m_scheduler.may_submit(priority, is_replay)) { // the application is too far ahead of the execution
 		const blocked_call blocked(*this);
-		wait_until([&] { return m_scheduler.throttle(signal_interval, priority, is_replay); });
+		wait_until([&] { return m_refuses || m_scheduler.throttle(signal_interval, priority, is_replay); });
 		const std::int64_t blocked_ns = blocked.duration_ns();
 		now.blocked_ns += blocked_ns;
 		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);
 	}
-	if(m_refuses) m_delegate.attr("check_usable")(now.name); // the run has failed meanwhile, or a destructor has ended it
+	if(m_refuses) check_usable(now); // the run has failed meanwhile, or another thread or a destructor ends it
 	if(m_table.is_overtaken(now.begun)) m_delegate.attr("refuse_overtaken")(submission);
 }
 

@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -87,8 +88,10 @@ class submitter {
 	/// handlers and other threads run.
 	void replay(recorded_tasks& tasks, const nanobind::list& submissions, std::uint64_t times, nanobind::handle frame);
 
-	/// From now on the delegate is asked at each call whether it may go on.
+	/// From now on the delegate is asked at each call whether it may go on, and again when the call has been blocked.
 	void refuse() { m_refuses = true; }
+	/// Submits and replays of other threads that have not returned yet.
+	std::size_t num_calls_of_others() const;
 	submission_table& table() { return m_table; }
 	/// Kernels about which Python was not asked.
 	std::uint64_t num_repeated() const { return m_num_repeated; }
@@ -107,11 +110,23 @@ class submitter {
 	class blocked_call;
 
 	/// A call under way.
-	struct call {
-		const char* name;
-		std::int64_t started_ns;
+	class call {
+	  public:
+		call(submitter& owner, const char* name);
+		~call();
+		call(const call&) = delete;
+		call& operator=(const call&) = delete;
+
+		const char* const name;
+		const std::int64_t started_ns;
 		std::uint64_t begun; ///< the next submission then
 		std::int64_t blocked_ns = 0;
+		std::uint64_t repetition = 0; ///< of a replay: which one is submitted, from 1 on
+		std::uint64_t times = 0;
+
+	  private:
+		submitter& m_owner;
+		const unsigned long m_thread;
 	};
 
 	/// The result of the checks of a call.
@@ -133,7 +148,8 @@ class submitter {
 	nanobind::object m_thread;                                                                      ///< the id of the thread that called last
 	unsigned long m_thread_id = 0;
 	std::uint64_t m_id;
-	bool m_refuses = false;
+	std::atomic<bool> m_refuses{false};
+	std::vector<unsigned long> m_callers; ///< the threads of the calls under way
 	std::uint64_t m_num_repeated = 0;
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0; ///< less the begins of the calls that are blocked
@@ -144,7 +160,8 @@ class submitter {
 	std::vector<submit_memo::argument_kind> m_kinds; ///< of the call that is looked at; here for its memory
 	std::vector<nanobind::handle> m_hints;           ///< likewise
 
-	call begin(const char* name);
+	/// Raises if the thread may not call.
+	void check_usable(const call& now);
 	void finish(call& now, work&& made);
 	/// Returns when the program may submit. Raises if it may not, or if another thread overtakes.
 	void await_turn(call& now, nanobind::handle submission, queue_priority priority, bool is_replay);

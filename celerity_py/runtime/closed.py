@@ -22,5 +22,7 @@ class _Closed:
             f"{call} on a queue that is closed. Submit inside of its `with` block, or make another queue."
         )
 
+    check_readable = check_usable
+
 
 CLOSED: Final[Any] = _Closed()

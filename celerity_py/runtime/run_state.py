@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from celerity_py import _native
 from celerity_py.executor.failures.failure import HOW_TO_GO_ON, WHAT_THEN
@@ -22,6 +22,8 @@ class Phase(Enum):
     """The phase of a run's life. All but the first refuse calls."""
 
     RUNNING = auto()
+    #: One thread closes the last queue: it alone may call.
+    ENDING = auto()
     FAILED = auto()
     ENDED = auto()
     #: This process is a forked child; the run belongs to its parent.
@@ -29,7 +31,8 @@ class Phase(Enum):
 
 
 _NEXT: Final = {
-    Phase.RUNNING: {Phase.FAILED, Phase.ENDED, Phase.DISOWNED},
+    Phase.RUNNING: {Phase.ENDING, Phase.FAILED, Phase.ENDED, Phase.DISOWNED},
+    Phase.ENDING: {Phase.ENDING, Phase.FAILED, Phase.ENDED, Phase.DISOWNED},
     Phase.FAILED: {Phase.ENDED, Phase.DISOWNED},
     Phase.ENDED: {Phase.DISOWNED},
     Phase.DISOWNED: set(),
@@ -49,6 +52,8 @@ class RunState:
         #: The first failure of the run; it stays when the run ends.
         self.failure: Failure | None = None
         self.fork: Fork | None = None
+        #: The thread that ends the run.
+        self.ender: threading.Thread | None = None
         #: Whether a call of the program has raised the failure.
         self.was_failure_seen = False
         #: Set once the failure has been noted.
@@ -90,6 +95,12 @@ class RunState:
         self.has_failed.set_at_once()
         return True
 
+    def begin_end(self) -> None:
+        """From now on only the calling thread may call, if the run has not failed."""
+        if Phase.ENDING in _NEXT[self.phase]:
+            self.ender = threading.current_thread()
+            self._enter(Phase.ENDING)
+
     def end(self) -> None:
         """All threads of the run have stopped."""
         self._enter(Phase.ENDED)
@@ -98,6 +109,9 @@ class RunState:
         """In a forked child: the run is the parent's."""
         self.fork = fork
         self._enter(Phase.DISOWNED)
+
+    def _is_ender(self) -> bool:
+        return self.ender is not None and self.ender.ident == threading.get_ident()
 
     def _enter(self, phase: Phase) -> None:
         assert phase in _NEXT[self.phase], (self.phase, phase)
@@ -115,10 +129,18 @@ class RunState:
             ForkedProcess: If the runtime belongs to the parent of this process.
             NestedUse: If the calling thread runs a kernel, host task, mapper or callback.
             CelerityError: If the runtime has failed; the original exception is the cause.
-            ClosedQueue: If the runtime has ended.
+            ClosedQueue: If the runtime has ended, or another thread ends it.
         """
-        if self.phase is Phase.RUNNING and threading.get_ident() not in self.inside:
-            return
+        may_call = self.phase is Phase.RUNNING or (self.phase is Phase.ENDING and self._is_ender())
+        if not may_call or threading.get_ident() in self.inside:
+            self._refuse_call(call)
+
+    def check_reading(self, call: str) -> None:
+        """As `check`, for a call that submits nothing: while one thread closes the last queue, others may read."""
+        if self.phase is not Phase.ENDING or threading.get_ident() in self.inside:
+            self.check(call)
+
+    def _refuse_call(self, call: str) -> NoReturn:
         if self.fork is not None:
             raise self.fork.error(call)
         if threading.get_ident() in self.inside:
@@ -129,8 +151,13 @@ class RunState:
         if self.failure is not None:
             self.was_failure_seen = True
             raise self.error()
-        if self.has_ended:
-            raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")
+        if self.phase is Phase.ENDING:
+            assert self.ender is not None
+            raise ClosedQueue(
+                f"{call} of thread {threading.current_thread().name!r}: thread {self.ender.name!r} closes the last queue. "
+                f"Join all threads that submit or wait before the queue is closed."
+            )
+        raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")
 
     def check_waiter(self, call: str) -> None:
         """Refuse to wait for a future inside of a task; its outcome tells the rest."""

@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -105,6 +106,7 @@ class Runtime:
         # There is no submitter yet.
         self.state = RunState(lambda: self.submitter.refuse(), is_alone=communicator.size == 1)  # noqa: PLW0108
         self.check_usable = self.state.check
+        self.check_readable = self.state.check_reading
         self.inside = self.state.inside
         self.completion = Completion(self)
         self.submissions = self.completion.submissions
@@ -222,6 +224,7 @@ class Runtime:
         if self.state.phase is Phase.ENDED:
             return
         self.check_usable("closing the last queue")
+        self._stop_calls()
         self._submit_epoch("shutdown", "shutdown", frame)
         if self.live is not None:
             while not self.live.wait_shutdown(0.1):
@@ -249,6 +252,7 @@ class Runtime:
             if self.executor is not None:
                 self.executor.fail()
             self.scheduler.release()
+            self._stop_calls()
             if self._stop_threads():
                 self.communicator.close()
                 self._release()
@@ -303,6 +307,12 @@ class Runtime:
     def _write_graphs(self, limit_s: float = 120.0) -> None:
         if self.graphs is not None:
             write_graphs(self.graphs, self.configuration.print_graphs, limit_s)
+
+    def _stop_calls(self) -> None:
+        """Refuse the calls of other threads, and wait until those under way have returned or raised."""
+        self.state.begin_end()
+        while self.submitter.num_calls_of_others > 0:
+            time.sleep(0.001)
 
     def _stop_threads(self) -> bool:
         """Whether all threads that run user code have ended."""
@@ -384,7 +394,7 @@ class Runtime:
         future.is_private = True
         future.await_end()
         self.completion.retire(future.number)  # sooner than the executor thread does it
-        self.check_usable("wait()")
+        self.check_readable("wait()")
         self.user_memory.return_borrowed()
 
     def drain(self) -> None:
