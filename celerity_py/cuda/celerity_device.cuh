@@ -92,7 +92,7 @@ inline constexpr int max_boxes = 8; ///< of more, an accessor gets the bounding 
 
 /// Whether one access to memory gets so many neighbours.
 template <typename T, int N>
-inline constexpr bool fit_together = N > 0 && N <= 16 && N * sizeof(T) <= 16 && (N & (N - 1)) == 0;
+inline constexpr bool fit_together = N > 0 && N <= 16 && N * sizeof(T) <= 16 && (N & (N - 1)) == 0 && (sizeof(T) & (sizeof(T) - 1)) == 0;
 
 /// Accesses out of bounds read and write this instead.
 template <int Words>

@@ -140,9 +140,7 @@ def _path(analysis: Analysis) -> str:
     )
     if 1 < len(run.ranks) <= _MAX_RANKS:
         causes = [
-            cause
-            for cause in CAUSE_WORDS
-            if any(each.by_cause()[cause] > 0 for each in analysis.rank_paths.values())
+            cause for cause in CAUSE_WORDS if any(each.by_cause()[cause] > 0 for each in analysis.rank_paths.values())
         ]
         text += "<h3>By rank</h3>\n" + markup.table(
             "The way back to the begin within each rank: its waits for other ranks are a cause of their own.",

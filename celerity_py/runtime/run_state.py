@@ -154,7 +154,8 @@ class RunState:
         if self.phase is Phase.ENDING:
             assert self.ender is not None
             raise ClosedQueue(
-                f"{call} of thread {threading.current_thread().name!r}: thread {self.ender.name!r} closes the last queue. "
+                f"{call} of thread {threading.current_thread().name!r}: "
+                f"thread {self.ender.name!r} closes the last queue. "
                 f"Join all threads that submit or wait before the queue is closed."
             )
         raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")

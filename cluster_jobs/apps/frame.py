@@ -70,6 +70,15 @@ def hints(arguments: argparse.Namespace) -> tuple[celerity.hints.Hint, ...]:
     return split + several
 
 
+def device_count(queue: celerity.Queue) -> int:
+    """Return the number of devices of all ranks, which may have different numbers of them. Collective."""
+    own, counts = queue.statistics().num_devices, []
+    if celerity.size() > 1:
+        queue.collective(lambda part: counts.extend(part.comm.allgather(own)))
+        queue.wait()
+    return sum(counts) or own * celerity.size()  # a dry run runs no host task
+
+
 def add_border_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--border` to the arguments of a stencil; see `stencil_hints`."""
     parser.add_argument("--border", type=int, metavar="ROWS", help="rows computed before the others; 0: none")
@@ -88,7 +97,7 @@ def stencil_hints(
         items_worth_it: With fewer of them on a device, two kernels more take longer than the transfers that they hide.
     """
     given, asked = hints(arguments), arguments.border
-    devices = celerity.size() * queue.statistics().num_devices
+    devices = device_count(queue)
     is_worth_it = devices > 1 and items // devices >= items_worth_it and arguments.oversubscribe == 1
     first = asked if asked is not None else rows if is_worth_it else 0
     return (*given, celerity.hints.border_first(first)) if first else given

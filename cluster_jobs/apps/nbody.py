@@ -249,7 +249,7 @@ class Simulation:
         self, queue: celerity.Queue, num_bodies: int, hints: Sequence[celerity.hints.Hint], parts: int
     ) -> None:
         self.queue, self.hints = queue, hints
-        self.step = nbody_kernel(-(-num_bodies // (celerity.size() * queue.statistics().num_devices * parts)))
+        self.step = nbody_kernel(-(-num_bodies // (frame.device_count(queue) * parts)))
         self.start = galaxies(num_bodies)
         self.positions = celerity.Buffer.from_array(self.start[0], name="positions")
         self.moved = celerity.Buffer(self.positions.shape, np.float32, name="moved")

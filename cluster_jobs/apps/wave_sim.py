@@ -11,7 +11,6 @@ Every step reads a halo of one cell around each chunk; two buffers take turns as
 from __future__ import annotations
 
 import functools
-import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -33,8 +32,8 @@ COURANT_SQUARED = np.float32(0.25)
 # Threads per block, and cells of a thread along a row. So many threads run at the same time on a large GPU.
 BLOCK, COLUMNS = (4, 32), 4
 THREADS_AT_ONCE = 2**17
-# Rows next to another device that are computed first, and travel while the rest is computed: as many as a block has. On
-# a device with few cells three kernels instead of one take longer than what they hide.
+# Rows next to another device that are computed first, and travel while the rest is computed: as many as a block has, if
+# its threads have two. On a device with few cells three kernels instead of one take longer than what they hide.
 BORDER_ROWS = 8
 CELLS_WORTH_A_BORDER = 2**23
 
@@ -101,7 +100,7 @@ __global__ void wave_step(celerity::chunk<2> chunk, accessor<float, 2> u_next, a
     if (top >= bottom) return;
     if (right - x == COLUMNS && u.lie_together<COLUMNS>(x) && u_next.lie_together<COLUMNS>(x)) {
         advance<COLUMNS>(u_next, u, top, bottom, x, last, c2);
-    } else { // at the end of the chunk, or in rows that begin elsewhere
+    } else { // at the end of the chunk, or where neighbours are not aligned
         for (long long single = x; single < right; ++single) advance<1>(u_next, u, top, bottom, single, last, c2);
     }
 }
@@ -117,7 +116,7 @@ def wave_step(rows: int) -> Any:
 
 def best_rows(cells: int) -> int:
     """Return how many rows a thread best has, if a GPU has so many cells."""
-    # Threads that all run at the same time are the fastest, if there are that few. Of many, those with few rows are.
+    # The fastest threads are as many as run at the same time. If more are needed, threads with few rows are faster.
     return next((rows for rows in (2, 4, 8) if cells <= rows * COLUMNS * THREADS_AT_ONCE), 2)
 
 
@@ -141,10 +140,10 @@ def advance_waves(
     hints: Sequence[celerity.hints.Hint],
     advance: Callable[[], None],
     steps: int,
+    *,
+    kernel: Any,
 ) -> None:
     """Submit steps; `states` are the current and the previous one, before and after."""
-    devices = celerity.size() * queue.statistics().num_devices
-    kernel = wave_step(best_rows(math.prod(states[0].shape) // devices))
     for _ in range(steps):
         u, u_next = states
         queue.parallel_for(
@@ -170,6 +169,7 @@ def main() -> int:
     size, steps = arguments.size, arguments.steps
 
     with celerity.Queue() as queue:
+        kernel = wave_step(best_rows(size**2 // frame.device_count(queue)))
         hints = frame.stencil_hints(
             queue, arguments, rows=BORDER_ROWS, items=size**2, items_worth_it=CELLS_WORTH_A_BORDER
         )
@@ -179,13 +179,15 @@ def main() -> int:
         ]
         if arguments.benchmark:
             submit = frame.submit_of(
-                queue, arguments, functools.partial(advance_waves, queue, states, hints, lambda: None)
+                queue, arguments, functools.partial(advance_waves, queue, states, hints, lambda: None, kernel=kernel)
             )
             frame.print_figures(frame.measure(queue, submit, size=size, steps=steps))
             return 0
         start = time.perf_counter()
         with frame.progress("waves", steps) as advance:
-            frame.submit_of(queue, arguments, functools.partial(advance_waves, queue, states, hints, advance))(steps)
+            frame.submit_of(
+                queue, arguments, functools.partial(advance_waves, queue, states, hints, advance, kernel=kernel)
+            )(steps)
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(

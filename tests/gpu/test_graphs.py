@@ -66,7 +66,8 @@ def test_a_replay_of_wave_sim_computes_the_bits_of_numpy(
     states = [
         celerity.Buffer.from_function((size, size), np.float32, lambda box: wave_sim.drops(box, size)) for _ in range(2)
     ]
-    recorded = queue.record(lambda: wave_sim.advance_waves(queue, states, (), lambda: None, 2))
+    kernel = wave_sim.wave_step(wave_sim.best_rows(size**2 // devices))
+    recorded = queue.record(lambda: wave_sim.advance_waves(queue, states, (), lambda: None, 2, kernel=kernel))
     queue.replay(recorded, steps // 2 - 1)
     assert np.array_equal(queue.fence(states[0]).result(60), wave_sim.reference(size, steps))
     assert (runs_of(queue) > 0) == graphs

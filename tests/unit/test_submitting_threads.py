@@ -86,69 +86,76 @@ def test_with_several_ranks_a_call_that_another_thread_overtakes_is_refused(monk
         queue.wait()
 
 
+def close_while_a_thread_submits(*, replays: bool, has_mapper: bool) -> None:
+    errors: list[ClosedQueue] = []
+    num_calls = num_submitted = 0
+
+    @celerity.kernel
+    def count(chunk: Any, view: Any) -> None:
+        nonlocal num_calls
+        num_calls += 1
+
+    with celerity.Queue() as queue:
+        buffer = celerity.Buffer.from_array(np.zeros(8, np.int64))
+
+        def step() -> None:
+            mapper = (lambda chunk: chunk.box) if has_mapper else access.one_to_one()
+            queue.parallel_for(8, count, buffer.read_write(mapper))
+
+        def submit() -> None:
+            nonlocal num_submitted
+            try:
+                if replays:
+                    queue.replay(recorded, 10**7)
+                while True:
+                    step()
+                    num_submitted += 1
+            except ClosedQueue as error:
+                errors.append(error)
+
+        recorded = queue.record(step)
+        thread = threading.Thread(target=submit, name="simulation")
+        thread.start()
+        time.sleep(0.1)
+        assert queue.statistics().num_submissions > 2
+    thread.join(30)
+    assert not thread.is_alive()
+    call = r"replay\(\) \(repetition \d+ of 10000000\)" if replays else r"parallel_for\(\)"
+    told = rf"^{call} of thread 'simulation': thread 'MainThread' closes the last queue\. Join all threads"
+    assert [bool(re.search(told, str(error))) for error in errors] == [True]
+    if not replays:
+        assert num_calls == 1 + num_submitted  # all that was submitted before has been carried out
+
+
 @pytest.mark.parametrize("replays", [False, True])
 @pytest.mark.parametrize("has_mapper", [False, True])
 def test_a_thread_that_submits_while_another_one_closes_the_queue_is_told(replays: bool, has_mapper: bool) -> None:
     for _ in range(3):
-        errors: list[ClosedQueue] = []
-        num_calls = num_submitted = 0
-
-        @celerity.kernel
-        def count(chunk: Any, view: Any) -> None:
-            nonlocal num_calls
-            num_calls += 1
-
-        with celerity.Queue() as queue:
-            buffer = celerity.Buffer.from_array(np.zeros(8, np.int64))
-
-            def step() -> None:
-                mapper = (lambda chunk: chunk.box) if has_mapper else access.one_to_one()
-                queue.parallel_for(8, count, buffer.read_write(mapper))
-
-            def submit() -> None:
-                nonlocal num_submitted
-                try:
-                    if replays:
-                        queue.replay(recorded, 10**7)
-                    while True:
-                        step()
-                        num_submitted += 1
-                except ClosedQueue as error:
-                    errors.append(error)
-
-            recorded = queue.record(step)
-            thread = threading.Thread(target=submit, name="simulation")
-            thread.start()
-            time.sleep(0.1)
-            assert queue.statistics().num_submissions > 2
-        thread.join(30)
-        assert not thread.is_alive()
-        (error,) = errors
-        told = r"thread 'simulation': thread 'MainThread' closes the last queue\. Join all threads"
-        assert re.search(
-            r"^replay\(\) \(repetition \d+ of 10000000\) of " if replays else r"^parallel_for\(\) of ", str(error)
-        )
-        assert re.search(told, str(error))
-        if not replays:
-            assert num_calls == 1 + num_submitted  # all that was submitted before has been carried out
+        close_while_a_thread_submits(replays=replays, has_mapper=has_mapper)
 
 
 def test_an_exception_that_leaves_the_last_queue_ends_the_submits_of_other_threads() -> None:
-    errors: list[BaseException] = []
-    with pytest.raises(KeyError), celerity.Queue() as queue:
-        buffer = celerity.Buffer.from_array(np.zeros(8, np.int64))
+    errors: list[ClosedQueue] = []
+    threads: list[threading.Thread] = []
 
-        def submit() -> None:
-            try:
-                while True:
-                    queue.parallel_for(8, add, buffer.read_write(access.one_to_one()), 1)
-            except ClosedQueue as error:
-                errors.append(error)
+    def fail_while_a_thread_submits() -> None:
+        with celerity.Queue() as queue:
+            buffer = celerity.Buffer.from_array(np.zeros(8, np.int64))
 
-        thread = threading.Thread(target=submit)
-        thread.start()
-        time.sleep(0.1)
-        raise KeyError
-    thread.join(30)
-    assert not thread.is_alive()
+            def submit() -> None:
+                try:
+                    while True:
+                        queue.parallel_for(8, add, buffer.read_write(access.one_to_one()), 1)
+                except ClosedQueue as error:
+                    errors.append(error)
+
+            threads.append(threading.Thread(target=submit))
+            threads[0].start()
+            time.sleep(0.1)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_while_a_thread_submits()
+    threads[0].join(30)
+    assert not threads[0].is_alive()
     assert len(errors) == 1

@@ -234,7 +234,7 @@ bool executor_loop::take_inbox() {
 void executor_loop::take_batch(const instruction_batch& batch) {
 	const auto stamp = static_cast<std::uint64_t>(now_ns());
 	const bool runs_as_graphs = has_graphs() && m_graphs.is_eligible(batch, m_rules);
-	if(!m_staged.empty() || (runs_as_graphs && do_devices_wait())) {
+	if(!m_staged.empty() || (runs_as_graphs && m_direct.has_peers())) {
 		m_staged.push_back({batch, runs_as_graphs});
 		return;
 	}

@@ -77,8 +77,7 @@ class memory_shortage : public std::runtime_error {
 	memory_holders holders;
 };
 
-/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch, and until these graphs may be made. The
-/// numbers are of instructions.
+/// A batch that waits, and all later ones with it, until other ranks have announced the data that its graphs fetch. The numbers are of instructions.
 struct staged_batch {
 	instruction_batch batch;
 	bool runs_as_graphs = false;
@@ -223,6 +222,7 @@ class executor_loop final : public instruction_sink {
 	period_graphs m_graphs; // gone before the backend
 	std::deque<staged_batch> m_staged;
 	std::unordered_map<instruction_id, bool> m_released_early; ///< transfers of staged batches; whether the data is ready
+	event_count::clock::time_point m_staged_since{};           ///< the first batch waits for more periods; 0: it does not
 	event_count::clock::time_point m_staged_until{};           ///< so long the first batch waits for more periods; 0: it does not
 	std::vector<graph_flag> m_flags;                            ///< of the latest run
 	direct_sender m_sender;
@@ -327,9 +327,6 @@ class executor_loop final : public instruction_sink {
 	bool submit_staged();
 	/// Of the first staged batch, now. Of size 0: none yet, or the batch does not run as graphs.
 	batch_part part_to_run(staged_batch& staged);
-	bool may_make_graph() const;
-	/// Whether kernels of graphs may wait for other devices or ranks.
-	bool do_devices_wait() const { return m_direct.has_peers() || m_rules.num_devices > 1; }
 	bool fetches_as_before(const batch_part& part, const period_graph& graph) const;
 	std::vector<begun_step> begin_run(const graph_run& run);
 	std::vector<graph_operation> operations_of(const graph_run& run, std::span<const begun_step> begun) const;

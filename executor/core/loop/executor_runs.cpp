@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs: periods of replays, or segments of long ones, that devices carry out as graphs. If kernels of graphs wait for other devices or ranks, a batch is staged
-// until peers have announced the data of its receives, and until its graph may be made.
+// Runs: periods of replays, or segments of long ones, that devices carry out as graphs. With direct peers, a batch is staged until the peers have announced
+// the data of its receives.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t most_runs_in_flight = 4;
 /// A run waits so long for the announcements of further periods. It must not wait for ever: the peer may need the first period to announce the others.
 constexpr std::chrono::microseconds longest_wait_for_periods{50};
+/// While earlier runs keep the device busy: one graph of all periods takes less time than several of some.
 constexpr std::chrono::microseconds longest_wait_behind_runs{1000};
 /// Of a period in segments. Between two such parts the executor issues the runs whose data is announced.
 constexpr std::size_t most_begun_at_once = 32;
@@ -77,7 +78,7 @@ bool executor_loop::submit_staged() {
 		const auto part = part_to_run(staged);
 		if(staged.runs_as_graphs ? part.size == 0 : !staged.has_begun()) break;
 		has_submitted = true;
-		m_staged_until = {};
+		m_staged_since = m_staged_until = {};
 		if(staged.runs_as_graphs) {
 			for(const auto* const item : part.instructions()) m_released_early.erase(item->id);
 			const auto request = m_graphs.add_run(part, m_rules);
@@ -115,22 +116,20 @@ batch_part executor_loop::part_to_run(staged_batch& staged) {
 			return none;
 		}
 		const auto now = event_count::clock::now();
-		if(m_staged_until == event_count::clock::time_point{})
-			m_staged_until = now + (m_graphs.num_runs() > 0 ? longest_wait_behind_runs : longest_wait_for_periods);
+		if(m_staged_since == event_count::clock::time_point{}) m_staged_since = now;
+		m_staged_until = m_staged_since + (m_graphs.num_runs() > 0 ? longest_wait_behind_runs : longest_wait_for_periods);
 		if(now < m_staged_until) return none;
 		part.size = std::bit_floor(num_periods) * part.period_size();
 	}
+	// The driver may wait for the whole device while it makes a graph. No operation on the device may then wait for another rank, which may need this thread.
+	if(m_graphs.has_unmade_run()) return none; // which may be issued when this one is on the device
 	auto& graph = *m_graphs.graph_of(part, m_rules);
 	if(graph.operations == nullptr || !fetches_as_before(part, graph)) {
-		if(!may_make_graph()) return none;
+		if(m_engine.num_live_on_lanes() > 0) return none;
 		graph.operations = nullptr;
 	}
 	return part;
 }
-
-// The driver may wait for the whole device while it makes a graph. So no operation on a device may then wait for another rank, which may need this thread, or
-// for another device, whose worker may be waiting for that of this one.
-bool executor_loop::may_make_graph() const { return m_direct.has_peers() ? m_engine.num_live_on_lanes() == 0 : m_graphs.num_runs() == 0; }
 
 bool executor_loop::fetches_as_before(const batch_part& part, const period_graph& graph) const {
 	std::size_t num_equal = 0;

@@ -3,6 +3,7 @@
 // one by one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +89,10 @@ class period_graphs {
 	const graph_run& find(const instruction_id first) const { return m_runs.at(first); }
 	void erase(const instruction_id first) { m_runs.erase(first); }
 	std::size_t num_runs() const { return m_runs.size(); }
+	/// Whether the graph of a run has yet to be made.
+	bool has_unmade_run() const {
+		return std::any_of(m_runs.begin(), m_runs.end(), [](const auto& run) { return run.second.graph->operations == nullptr; });
+	}
 
   private:
 	/// A template of the scheduler.

@@ -185,8 +185,8 @@ bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t
 	return m_sink.has_at_most(queue, most, newest.num_handed_over.load(std::memory_order_relaxed));
 }
 
-// Without a priority, a submit goes on at half: one long sleep instead of many short ones. Sleeps of replays are long in any case, as the horizons of a batch
-// end together. A replay that is further ahead than other submits may be would keep one of another thread waiting for ever.
+// Without a priority, a submit goes on at half: one long sleep instead of many short ones. A replay goes on at once: the horizons of a graph end together, and
+// the next batch must come before the devices have run out of work. A replay that is further ahead than other submits may be would keep one of another thread waiting for ever.
 scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const bool is_replay) const {
 	if(queue > 0) return {4, 3};
 	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed)) && !m_is_throttled.load(std::memory_order_relaxed);

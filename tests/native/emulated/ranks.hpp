@@ -254,7 +254,7 @@ class rank {
 	}
 
 	void replay(const std::shared_ptr<const recorded_program>& recorded, const std::uint32_t turns) {
-		while(!m_scheduler.throttle(100ms)) {}
+		while(!m_scheduler.throttle(100ms, 0, true)) {}
 		auto submission = m_scheduler.next_submission();
 		for(std::size_t i = 0; i < turns * recorded->tasks.size(); ++i, ++submission.value) register_launch(submission, m_advance);
 		m_scheduler.replay(recorded, turns, 0);

@@ -47,10 +47,10 @@ class cuda_graph final : public operation_graph {
 		const auto number = m_num_taken++ % m_next_tables.size();
 		auto& table = m_next_tables[number];
 		if(table.address == 0) {
-			table.address = flag(part.device, static_cast<std::uint32_t>((number + 1) * part.num_flags));
 			for(auto* const event : {&table.is_written, &table.is_taken}) {
 				m_driver.check(m_driver.event_create(event, cuda::event_disable_timing), "cuEventCreate");
 			}
+			table.address = flag(part.device, static_cast<std::uint32_t>((number + 1) * part.num_flags));
 		}
 		return table;
 	}
