@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from celerity_py import _native
 from celerity_py._native import PortRecord
+from celerity_py.calls.named_buffers import describe_exchanged, find_buffers
 from celerity_py.calls.outer_variables import OuterVariables
 from celerity_py.kernels import name_of
 from celerity_py.runtime import lifecycle
@@ -41,7 +42,7 @@ class Recording(IsHandle):
 
     __slots__ = (
         *("__weakref__", "buffers", "functions", "name", "outer_variables", "queue", "runtime", "site"),
-        *("submissions", "tasks", "thread"),
+        *("exchanged", "submissions", "tasks", "thread"),
     )
 
     def __init__(self, queue: Any, runtime: Runtime, name: str, frame: FrameType) -> None:
@@ -57,6 +58,8 @@ class Recording(IsHandle):
         self.buffers: list[BufferRecord] = []
         #: The last submission of each Python function, with the function's code and defaults then.
         self.functions: list[tuple[Submission, CodeType, Any]] = []
+        #: Names that the function has left with other buffers, as messages show them.
+        self.exchanged: str | None = None
         checks = runtime.call_checks
         self.outer_variables = OuterVariables() if checks is None else checks.outer_variables
 
@@ -122,6 +125,19 @@ class Recording(IsHandle):
             held.append(buffer)
         return held
 
+    def check_turn(self, times: int) -> None:
+        """Refuse several repetitions of half a turn.
+
+        Raises:
+            UsageError: If the function has left names of buffers exchanged.
+        """
+        if times > 1 and self.exchanged is not None:
+            raise UsageError(
+                f"queue.replay({self.name}): times= is {times}, but one call of {self.name!r} is half a turn: "
+                f"{self.exchanged}. Each repetition uses the buffers of the recording, whatever the names are then. "
+                f"Record a function that calls it until each name has its buffer again, such as twice."
+            )
+
     def check_functions(self) -> None:
         """Refuse a replay of functions that have changed.
 
@@ -152,7 +168,9 @@ def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: Fra
     if not callable(function):
         raise ArgumentTypeError(f"queue.record() takes a function without arguments, not {function!r}.")
     recording = Recording(queue, runtime, name_of(function), frame)
+    before = find_buffers(function)
     result = runtime.submitter.record(function, recording.tasks, recording.submissions, recording)
+    recording.exchanged = describe_exchanged(before, find_buffers(function))
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         raise ArgumentTypeError(
             f"queue.record() got {recording.name!r}, which returns a {type(result).__name__} that nobody runs. "
@@ -170,7 +188,9 @@ def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
     try:
         count = to_int(times)
     except TypeError:
-        raise ArgumentTypeError(f"queue.replay({recording.name}): times= is an integer, not {times!r}.") from None
+        raise ArgumentTypeError(
+            f"queue.replay({recording.name}): times= must be an integer, but is {times!r}."
+        ) from None
     if not 0 <= count <= _MOST_TIMES:
         raise UsageError(f"queue.replay({recording.name}): times= is {count}, but must be 0 or more, below 2**63.")
     runtime = lifecycle.current()
@@ -183,6 +203,7 @@ def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
         raise UsageError(
             f"{recording!r} belongs to another queue. Replay it with the queue that has recorded it, or record again."
         )
+    recording.check_turn(count)
     recording.check_functions()
     held = recording.hold_buffers()
     runtime.submitter.replay(recording.tasks, recording.submissions, count, frame)

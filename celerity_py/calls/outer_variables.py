@@ -51,11 +51,11 @@ class OuterVariables:
             return
         stored = set(_stored_names(function.__code__))
         found: list[OuterValue] = []
-        for where, name in _variables_of(function):
+        for where, name in variables_of(function):
             if name in stored:
                 self._assigned[id(where), name] = where
                 continue
-            value = _value_of(where, name)
+            value = value_of(where, name)
             if _is_comparable(value):
                 found.append((where, name, value))
         submission.outside = found
@@ -77,7 +77,7 @@ class OuterVariables:
     def find_changed(self, submission: Submission) -> ChangedVariable | None:
         """The first variable of a task with another value than at the submit; any thread."""
         for where, name, then in getattr(submission, "outside", ()):
-            now = _value_of(where, name)
+            now = value_of(where, name)
             if now is then or now is _NOTHING or (id(where), name) in self._assigned:
                 continue
             if type(now) is not type(then) or repr(now) != repr(then):  # NaN equals nothing, and 0 equals 0.0
@@ -85,7 +85,8 @@ class OuterVariables:
         return None
 
 
-def _variables_of(function: FunctionType) -> Iterator[tuple[dict[str, Any] | CellType, str]]:
+def variables_of(function: FunctionType) -> Iterator[tuple[dict[str, Any] | CellType, str]]:
+    """The variables from outside that a function names: where each one lies, and its name."""
     yield from zip(function.__closure__ or (), function.__code__.co_freevars, strict=True)
     known = function.__globals__
     for name in global_names(function.__code__):
@@ -102,7 +103,8 @@ def _stored_names(code: CodeType) -> Iterator[str]:
             yield from _stored_names(constant)
 
 
-def _value_of(where: dict[str, Any] | CellType, name: str) -> Any:
+def value_of(where: dict[str, Any] | CellType, name: str) -> Any:
+    """The value of such a variable now; an object of no use if it has none."""
     if isinstance(where, dict):
         return where.get(name, _NOTHING)
     try:

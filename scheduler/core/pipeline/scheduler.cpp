@@ -170,8 +170,8 @@ std::uint64_t scheduler::most_waiting_events() const {
 	return std::clamp<std::uint64_t>(max_waiting_run_aheads * m_settings.run_ahead * m_settings.pipeline.horizons.step, 64, max_waiting_events);
 }
 
-bool scheduler::is_behind_by_halves(const std::uint64_t halves) const {
-	return is_behind(halves * m_settings.run_ahead / 2, halves * most_waiting_events() / 2);
+bool scheduler::is_behind_by(const distance& halves) const {
+	return is_behind(halves.horizons * m_settings.run_ahead / 2, halves.events * most_waiting_events() / 2);
 }
 
 // A horizon waits for the work of all queues. So a queue whose tasks take long, or many tasks of another one, keep the program as far ahead as it may be. The
@@ -188,27 +188,28 @@ bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t
 // Without a priority, a submit goes on at half: one long sleep instead of many short ones. A replay goes on at once: the horizons of a graph end together, and
 // the next batch must come before the devices have run out of work. A replay that is further ahead than other submits may be would keep one of another thread waiting for ever.
 scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const bool is_replay) const {
-	if(queue > 0) return {4, 3};
+	if(queue > 0) return {{4, 4}, {3, 3}};
 	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed)) && !m_is_throttled.load(std::memory_order_relaxed);
-	return is_replay && is_alone ? submit_limits{4, 4} : submit_limits{2, 1};
+	if(is_replay && is_alone) return {{4, 2}, {4, 2}};
+	return {{2, 2}, {1, 1}};
 }
 
 bool scheduler::may_submit(const queue_priority queue, const bool is_replay) const {
 	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
-	return (!is_waiting && !is_behind_by_halves(limits_of(queue, is_replay).block)) || is_short_of_work(queue, 2);
+	return (!is_waiting && !is_behind_by(limits_of(queue, is_replay).block)) || is_short_of_work(queue, 2);
 }
 
 bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue, const bool is_replay) {
 	if(may_submit(queue, is_replay)) return true;
 	const bool must_fall_to_half = queue == 0 && !is_replay;
 	if(must_fall_to_half) m_is_throttled = true;
-	const auto may_go_on = [&] { return !is_behind_by_halves(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1); };
+	const auto may_go_on = [&] { return !is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1); };
 	std::unique_lock lock(m_progress_mutex);
 	m_num_waiters.fetch_add(1);
 	const auto seen = m_num_let_go;
 	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_let_go != seen || may_go_on(); });
 	m_num_waiters.fetch_sub(1);
-	const bool has_fallen = must_fall_to_half || !is_behind_by_halves(1); // a submit that an exception has ended no longer waits
+	const bool has_fallen = must_fall_to_half || !is_behind_by({1, 1}); // a submit that an exception has ended no longer waits
 	if(queue == 0 && done && has_fallen) m_is_throttled = false;
 	return done;
 }
@@ -229,7 +230,7 @@ void scheduler::notify_progress() {
 	if(m_num_waiters.load() == 0) return;
 	{
 		const std::lock_guard lock(m_progress_mutex); // a waiter is either before its test or asleep
-		if(!is_behind_by_halves(1)) ++m_num_let_go;
+		if(!is_behind_by({1, 1})) ++m_num_let_go;
 	}
 	m_progress.notify_all();
 }

@@ -214,14 +214,18 @@ class scheduler {
 	void notify_progress();
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
 	std::uint64_t most_waiting_events() const;
-	/// In halves of `run_ahead`: by how many the program may be ahead before a submit blocks, and until it goes on.
+	/// In halves of what a submit without a priority may be ahead.
+	struct distance {
+		std::uint64_t horizons = 0;
+		std::uint64_t events = 0;
+	};
+	/// A submit blocks while the program is further ahead than `block`, and goes on when it is no further than `go_on`.
 	struct submit_limits {
-		std::uint64_t block = 0;
-		std::uint64_t go_on = 0;
+		distance block;
+		distance go_on;
 	};
 	submit_limits limits_of(queue_priority queue, bool is_replay) const;
-	/// By more than so many halves of what queues without a priority may be ahead.
-	bool is_behind_by_halves(std::uint64_t halves) const;
+	bool is_behind_by(const distance& halves) const;
 	/// Whether a queue has little unfinished work: `halves` of a half of what it may have while others keep the program from being further ahead.
 	bool is_short_of_work(queue_priority queue, std::uint64_t halves) const;
 	void forget_dead_buffers();
