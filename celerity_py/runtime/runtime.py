@@ -106,7 +106,6 @@ class Runtime:
         # There is no submitter yet.
         self.state = RunState(lambda: self.submitter.refuse(), is_alone=communicator.size == 1)  # noqa: PLW0108
         self.check_usable = self.state.check
-        self.check_readable = self.state.check_reading
         self.inside = self.state.inside
         self.completion = Completion(self)
         self.submissions = self.completion.submissions
@@ -307,6 +306,10 @@ class Runtime:
     def _write_graphs(self, limit_s: float = 120.0) -> None:
         if self.graphs is not None:
             write_graphs(self.graphs, self.configuration.print_graphs, limit_s)
+
+    def check_readable(self, call: str) -> None:
+        """See `RunState.check_reading`."""
+        self.state.check_reading(call)
 
     def _stop_calls(self) -> None:
         """Refuse the calls of other threads, and wait until those under way have returned or raised."""
