@@ -104,7 +104,7 @@ def _stored_names(code: CodeType) -> Iterator[str]:
 
 
 def value_of(where: dict[str, Any] | CellType, name: str) -> Any:
-    """The value of such a variable now; an object of no use if it has none."""
+    """The value of such a variable now; `_NOTHING` if it has none."""
     if isinstance(where, dict):
         return where.get(name, _NOTHING)
     try:

@@ -250,7 +250,7 @@ def main() -> int:
     with celerity.Queue() as queue:
         rows = -(-arguments.radius // BLOCK_ROWS) * BLOCK_ROWS
         hints = frame.stencil_hints(
-            queue, arguments, rows=rows, items=original.size, items_worth_it=PIXELS_WORTH_A_BORDER
+            frame.device_count(queue), arguments, rows=rows, items=original.size, items_worth_it=PIXELS_WORTH_A_BORDER
         )
         blurring = Blurring(queue, original, weights)
         if arguments.benchmark:

@@ -85,19 +85,18 @@ def add_border_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def stencil_hints(
-    queue: celerity.Queue, arguments: argparse.Namespace, *, rows: int, items: int, items_worth_it: int
+    devices: int, arguments: argparse.Namespace, *, rows: int, items: int, items_worth_it: int
 ) -> tuple[celerity.hints.Hint, ...]:
     """Return the hints for a step of a stencil: what is asked for, and rows first where that pays, or is asked for.
 
     Args:
-        queue: Whose devices share the step.
+        devices: How many share the step; see `device_count`.
         arguments: From `add_hint_arguments` and `add_border_argument`.
         rows: How many rows first, unless that is asked for.
         items: Of a step.
         items_worth_it: With fewer of them on a device, two kernels more take longer than the transfers that they hide.
     """
     given, asked = hints(arguments), arguments.border
-    devices = device_count(queue)
     is_worth_it = devices > 1 and items // devices >= items_worth_it and arguments.oversubscribe == 1
     first = asked if asked is not None else rows if is_worth_it else 0
     return (*given, celerity.hints.border_first(first)) if first else given

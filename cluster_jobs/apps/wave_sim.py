@@ -169,9 +169,10 @@ def main() -> int:
     size, steps = arguments.size, arguments.steps
 
     with celerity.Queue() as queue:
-        kernel = wave_step(best_rows(size**2 // frame.device_count(queue)))
+        devices = frame.device_count(queue)
+        kernel = wave_step(best_rows(size**2 // devices))
         hints = frame.stencil_hints(
-            queue, arguments, rows=BORDER_ROWS, items=size**2, items_worth_it=CELLS_WORTH_A_BORDER
+            devices, arguments, rows=BORDER_ROWS, items=size**2, items_worth_it=CELLS_WORTH_A_BORDER
         )
         states = [
             celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name=name)

@@ -186,7 +186,8 @@ bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t
 }
 
 // Without a priority, a submit goes on at half: one long sleep instead of many short ones. A replay goes on at once: the horizons of a graph end together, and
-// the next batch must come before the devices have run out of work. A replay that is further ahead than other submits may be would keep one of another thread waiting for ever.
+// the next batch must come before the devices have run out of work. While a submit waits, replays have its limits. Otherwise they would keep the program so far
+// ahead that the submit never goes on.
 scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const bool is_replay) const {
 	if(queue > 0) return {{4, 4}, {3, 3}};
 	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed)) && !m_is_throttled.load(std::memory_order_relaxed);
