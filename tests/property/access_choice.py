@@ -174,13 +174,13 @@ def readers_of(draws: Draws, decl: BufferDecl, whole: UserBox) -> Mapper:
     if chance(draws, 35) and (uneven := _uneven_kinds(shape, kernel_dims)):
         return _uneven_reader(draws, choice(draws, uneven), shape)
     kind = choice(draws, kinds)
-    mapper = _gather(draws, whole, shape) if kind == "gather" else _reader(draws, kind, shape)
+    mapper = gather_of(draws, whole, shape) if kind == "gather" else _reader(draws, kind, shape)
     if mapper.gives_all(whole, shape):
         return mapper
     return _clamped(dims) if dims == kernel_dims else mappers.all_()
 
 
-def _gather(draws: Draws, whole: UserBox, shape: tuple[int, ...]) -> Mapper:
+def gather_of(draws: Draws, whole: UserBox, shape: tuple[int, ...]) -> Mapper:
     """Lists of rows near the same part of the buffer, of equal lengths or not."""
     rng = random.Random(draws.integer(0, 1000))
     num_items, rows = whole[0][1], shape[0]

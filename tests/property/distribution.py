@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from celerity_py._native_testing import COPY_REASONS, INSTRUCTION_KINDS
+from tests.property.loops import loop_features
 from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
 from tests.verification.graph_records import Record
 
@@ -29,6 +30,10 @@ COPY_PATHS = (
     ),
     *(f"copy for {reason}" for reason in COPY_REASONS),
     *("send from device memory", "receive into device memory"),
+)
+REQUIRED_FEATURES = (
+    *("a buffer per step", "a buffer per step, with fences", "a buffer per step, many steps"),
+    *("a gather per step", "a gather, cyclic"),
 )
 REQUIRED_PERCENT = 5
 
@@ -70,6 +75,7 @@ class Distribution:
     def check(self) -> None:
         """Nothing may be too rare to be tested."""
         rare = [path for path in (*INSTRUCTION_KINDS, *COPY_PATHS) if self.percent(path) < REQUIRED_PERCENT]
+        rare += [name for name in REQUIRED_FEATURES if 100 * self.with_feature[name] < REQUIRED_PERCENT * self.programs]
         assert not rare, f"in less than {REQUIRED_PERCENT} % of the programs: {rare}\n{self.table()}"
         assert statistics.median(self.task_counts) >= 12
         assert statistics.median(self.buffer_counts) >= 3
@@ -100,7 +106,11 @@ def paths_of(record: Record) -> list[str]:
 def features(program: Program) -> set[str]:
     """Names of the features of a program, and of the settings that it runs under."""
     settings = program.settings
-    result = {f"{settings.num_ranks} ranks", f"{settings.num_devices} devices", f"lookahead {settings.lookahead}"}
+    result = loop_features(program) | {
+        f"{settings.num_ranks} ranks",
+        f"{settings.num_devices} devices",
+        f"lookahead {settings.lookahead}",
+    }
     result.add(f"horizon step {settings.horizon_step}")
     pairs = settings.num_ranks * (settings.num_ranks - 1) // 2
     if pairs:

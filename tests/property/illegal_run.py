@@ -96,7 +96,7 @@ class Plain:
 
     def _submit(self, task: Kernel | HostTask, how: str) -> None:
         import celerity_py as celerity
-        from tests.property.live_run import hints_of, mapper_for
+        from tests.property.live_arguments import hints_of, mapper_for
         from tests.verification.contexts import native_box
 
         def body(chunk: Any, *arguments: Any) -> None:

@@ -7,14 +7,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import celerity_py as celerity
-from celerity_py import Region, access, hints
+from celerity_py import Region
 from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.runtime.lifecycle import current
 from celerity_py.vocabulary.foreign_arrays import to_numpy
@@ -29,6 +28,7 @@ from tests.property.interpreter import (
     initial_words,
     interpret,
 )
+from tests.property.live_arguments import hints_of, mapper_for
 from tests.property.native_kernels import NativeKernels
 from tests.property.programs import (
     ON_HOST,
@@ -45,30 +45,12 @@ from tests.property.programs import (
     Step,
     Task,
 )
-from tests.support.mappers import Mapper
-from tests.verification.contexts import native_box, native_region, user_box
+from tests.verification.contexts import native_box, user_box
 from tests.verification.elements import UserBox, full_box
 
 Values = npt.NDArray[Any]
 
 _DELAY_CYCLES = 200_000
-
-
-def hints_of(task: Kernel) -> list[hints.Hint]:
-    """As the program gives them."""
-    given = []
-    runtime = current()
-    if weights := task.weights_of(runtime.size, runtime.num_devices):
-        given.append(hints.weights(weights))
-    elif task.block:
-        given.append(hints.cyclic(task.block))
-    elif task.split != "rows":
-        given.append(getattr(hints, task.split)())
-    if task.oversubscribe > 1:
-        given.append(hints.oversubscribe(task.oversubscribe))
-    if task.border:
-        given.append(hints.border_first(task.border))
-    return given
 
 
 @dataclass(frozen=True)
@@ -117,38 +99,6 @@ def to_values(decl: BufferDecl, words: Words) -> Values:
 
 def slices_of(box: UserBox) -> tuple[slice, ...]:
     return tuple(slice(low, high) for low, high in box)
-
-
-def mapper_for(mapper: Mapper, whole: UserBox) -> Any:
-    """The mapper as a user writes it."""
-    if mapper.kind == "gather":
-        return gathering(*mapper.arguments)
-    if mapper.is_callable:
-
-        def custom(chunk: Any, buffer_shape: tuple[int, ...]) -> Any:
-            boxes = mapper.region(user_box(chunk.box), whole, buffer_shape)
-            return native_region(boxes) if len(boxes) != 1 else native_box(boxes[0])
-
-        return custom
-    if mapper.kind == "fixed":
-        boxes = mapper.arguments
-        return access.fixed(native_region(boxes) if len(boxes) > 1 else native_box(boxes[0]))
-    if mapper.kind == "slice":
-        dim, *index = mapper.arguments
-        return access.slice(dim, at=index[0] if index else None)
-    if mapper.kind == "neighborhood":
-        extents, shape, wrap = mapper.arguments
-        return access.neighborhood(*extents, shape=shape, wrap=wrap)
-    make: Callable[..., Any] = getattr(access, mapper.kind)
-    return make(*mapper.arguments)
-
-
-def gathering(indices: Sequence[Sequence[int]], gap: int) -> Any:
-    """With an array of two dimensions if that is possible, and with offsets otherwise."""
-    if indices and len({len(each) for each in indices}) == 1:
-        return access.gather(indices, gap=gap)
-    offsets = [0, *accumulate(len(each) for each in indices)]
-    return access.gather([row for each in indices for row in each], offsets, gap=gap)
 
 
 @dataclass
@@ -268,6 +218,7 @@ class ProgramRun:
         self.errors: list[tuple[str, Any]] = []
         self.mismatches: list[str] = []
         self._choices = random.Random(program.settings.seed + 1)
+        self._model = Model()
         self._native_percent = options.native_percent
         self._shapes = {number: decl.shape for number, decl in program.buffers.items()}
         self._dtypes = {number: dtype_of(decl) for number, decl in program.buffers.items()}
@@ -311,7 +262,7 @@ class ProgramRun:
         elif isinstance(step, HostTask):
             where: Any = native_box(step.box) if step.on == "split" else step.on
             self.queue.host_task(
-                _with_name(OracleTask(self, number, step)),
+                self._function(OracleTask(self, number, step)),
                 *self._accesses(step),
                 *(self._objects[each].side_effect() for each in step.objects),
                 on=where,
@@ -383,7 +334,7 @@ class ProgramRun:
         arguments = self._accesses(task)
         # Most tasks look alike: native code repeats the checks of an earlier one.
         is_repeated = self._choices.random() < 0.8
-        kernel: Any = _with_name(oracle)
+        kernel: Any = None if is_repeated else self._function(oracle)
         if is_repeated:
             kinds = tuple(getattr(argument.port, "kind", None) for argument in arguments)
             kernel = _REPEATED.setdefault((len(task.box), kinds, *given), celerity.kernel(_run_oracle))
@@ -412,6 +363,19 @@ class ProgramRun:
             constrain=task.granularity,
         )
         pairs.end()
+
+    def _function(self, oracle: OracleTask) -> Callable[..., None]:
+        """A function of its own, or a method of an object, which may be one that earlier tasks have used."""
+        way = self._choices.random()
+        if way < 0.5:
+            return _with_name(oracle)
+        model = Model()
+        if way < 0.6:
+            self.queue.wait()  # a task runs later than its submit, so that its attributes may change only now
+            model = self._model
+        model.number = oracle.number
+        _ORACLES[oracle.number] = oracle
+        return model.step
 
     def _fence(
         self,
@@ -474,6 +438,15 @@ _REPEATED: dict[Any, Any] = {}
 def _run_oracle(chunk: Any, *arguments: Any) -> None:
     *rest, number = arguments
     _ORACLES[number](chunk, *rest)
+
+
+class Model:
+    """Has a kernel as a method, which uses an attribute."""
+
+    number = 0
+
+    def step(self, chunk: Any, *arguments: Any) -> None:
+        _ORACLES[self.number](chunk, *arguments)
 
 
 def _with_name(task: OracleTask) -> Callable[..., None]:

@@ -18,6 +18,7 @@ from tests.property.access_choice import (
     writers_of,
 )
 from tests.property.draws import Draws, SeededDraws, chance, choice, weighted
+from tests.property.loops import StreamingLoop, add_rebuilt_gathers
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -86,7 +87,7 @@ class ProgramGenerator:
         self.program = Program(random_settings(draws))
         self.live: dict[int, LiveBuffer] = {}
         self.made = 0
-        self.base_shape = self._random_shape()
+        self.base_shape = self.random_shape()
 
     def generate(self) -> Program:
         for _ in range(self.draws.integer(2, 4)):
@@ -108,8 +109,10 @@ class ProgramGenerator:
             (3, lambda: self.program.steps.append(Flush())),
             (5, self.add_fill),
             (5, self.add_copy),
+            (4, lambda: StreamingLoop(self).add()),
+            (2, lambda: add_rebuilt_gathers(self)),
         ]
-        for _ in range(weighted(self.draws, [(40, self.draws.integer(9, 18)), (1, 60)])):
+        for _ in range(weighted(self.draws, [(40, self.draws.integer(8, 16)), (1, 60)])):
             action = weighted(self.draws, actions)
             action()
         for number in sorted(self.live):  # the buffers that are left are part of the result of the program
@@ -119,16 +122,14 @@ class ProgramGenerator:
 
     # buffers
 
-    def _random_shape(self) -> tuple[int, ...]:
+    def random_shape(self) -> tuple[int, ...]:
         dims = weighted(self.draws, [(8, 1), (8, 2), (3, 3)])
         most = {1: 40, 2: 11, 3: 5}[dims]
         return tuple(self.draws.integer(1, most) for _ in range(dims))
 
     def add_buffer(self, shape: tuple[int, ...] | None = None, initial: Initial | None = None) -> LiveBuffer:
         if shape is None:
-            shape = (
-                self.base_shape if chance(self.draws, 60) else () if chance(self.draws, 10) else self._random_shape()
-            )
+            shape = self.base_shape if chance(self.draws, 60) else () if chance(self.draws, 10) else self.random_shape()
         contents: Initial = initial if initial is not None else weighted(self.draws, INITIALS)
         size = 4 if all(extent == 1 for extent in shape) else choice(self.draws, [4, 4, 4, 8])
         device = self._random_place() if contents == "array" else -1
@@ -173,7 +174,7 @@ class ProgramGenerator:
 
     # tasks
 
-    def _submit(self, task: Task) -> None:
+    def submit(self, task: Task) -> None:
         self.program.steps.append(task)
         if isinstance(task, Kernel | HostTask):
             for access in task.accesses:
@@ -207,7 +208,7 @@ class ProgramGenerator:
                     if not region & ~buffer.initialised:
                         accesses.append(Access(number, "read", mappers.one_to_one()))
 
-    def _split_options(self, dims: int, may_split_2d: bool) -> _SplitOptions:
+    def split_options(self, dims: int, may_split_2d: bool) -> _SplitOptions:
         granularity = tuple(self.draws.integer(1, 3) for _ in range(dims)) if dims and chance(self.draws, 15) else None
         kinds = [
             "split_1d",
@@ -243,7 +244,7 @@ class ProgramGenerator:
                 self._write_or_update(accesses, second.decl.number, choice(self.draws, candidates), whole)
         self._add_reads(accesses, whole)
         if accesses:
-            self._submit(Kernel(whole, tuple(accesses), (), *self._split_options(len(whole), writer.may_split_2d)))
+            self.submit(Kernel(whole, tuple(accesses), (), *self.split_options(len(whole), writer.may_split_2d)))
 
     def add_host_task(self) -> None:
         on = choice(self.draws, ["split", "once", "master"])
@@ -269,27 +270,27 @@ class ProgramGenerator:
             unordered = chance(self.draws, 30)
             objects = tuple(number for number in OBJECTS if chance(self.draws, 35))
             granularity = (self.draws.integer(1, 3),) * len(whole) if on == "split" and chance(self.draws, 20) else None
-            self._submit(HostTask(where, whole, tuple(accesses), unordered, objects, granularity))
+            self.submit(HostTask(where, whole, tuple(accesses), unordered, objects, granularity))
 
     def add_fence(self) -> None:
         buffer = self._random_live()
         box = full_box(buffer.decl.shape) if chance(self.draws, 50) else random_box(self.draws, buffer.decl.shape)
         if not buffer.mask([box]) & ~buffer.initialised:
             on_all, to_device = not chance(self.draws, 30), chance(self.draws, 40)
-            self._submit(Fence(buffer.decl.number, box, on_all, to_device))
+            self.submit(Fence(buffer.decl.number, box, on_all, to_device))
 
     def add_final_fence(self, number: int) -> None:
         buffer = self.live[number]
         if buffer.initialised == buffer.all_elements:
-            self._submit(Fence(number, full_box(buffer.decl.shape)))
+            self.submit(Fence(number, full_box(buffer.decl.shape)))
 
     def add_epoch(self) -> None:
-        self._submit(Epoch("barrier" if chance(self.draws, 30) else "none"))
+        self.submit(Epoch("barrier" if chance(self.draws, 30) else "none"))
 
     def add_fill(self) -> None:
         target = self._random_live().decl
         box = full_box(target.shape) if chance(self.draws, 50) else random_box(self.draws, target.shape)
-        self._submit(Kernel(box, (Access(target.number, "write", mappers.one_to_one()),), operation="fill"))
+        self.submit(Kernel(box, (Access(target.number, "write", mappers.one_to_one()),), operation="fill"))
 
     def add_copy(self) -> None:
         target = self._random_live().decl
@@ -305,7 +306,7 @@ class ProgramGenerator:
         mapper = mappers.shifted(*shift) if any(shift) else mappers.one_to_one()
         accesses = [Access(target.number, "write", mappers.one_to_one())]
         if self._append_if_legal(accesses, Access(source.number, "read", mapper), there):
-            self._submit(Kernel(there, tuple(accesses), operation="copy"))
+            self.submit(Kernel(there, tuple(accesses), operation="copy"))
 
     def _place(self, extents: list[int], shape: tuple[int, ...]) -> UserBox:
         starts = [self.draws.integer(0, most - extent) for most, extent in zip(shape, extents, strict=True)]
@@ -320,9 +321,9 @@ class ProgramGenerator:
         for _ in range(self.draws.integer(2, 5)):
             where = choice(self.draws, PLACES)
             whole = ((0, self.draws.integer(1, 6)),) if where == "split" else ()
-            self._submit(HostTask(where, whole, (), unordered=True, objects=choice(self.draws, [both, (shared,)])))
+            self.submit(HostTask(where, whole, (), unordered=True, objects=choice(self.draws, [both, (shared,)])))
             if chance(self.draws, 25):
-                self._submit(ObjectFence(shared, on_all=not chance(self.draws, 30)))
+                self.submit(ObjectFence(shared, on_all=not chance(self.draws, 30)))
 
     def add_stencil_loop(self) -> None:
         shape = self.base_shape
@@ -334,10 +335,10 @@ class ProgramGenerator:
         extents = [self.draws.integer(0, 2) for _ in shape]
         mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]))
         mode: Literal["write", "read_write"] = choice(self.draws, ["write", "read_write"])
-        options = self._split_options(len(shape), True)[1:]
+        options = self.split_options(len(shape), True)[1:]
         for _ in range(self.draws.integer(1, 5)):
             accesses = (Access(following, mode, mappers.one_to_one()), Access(current, "read", mapper))
-            self._submit(Kernel(full_box(shape), accesses, (), None, *options))
+            self.submit(Kernel(full_box(shape), accesses, (), None, *options))
             current, following = following, current
 
     def add_growing_rows(self) -> None:
@@ -352,7 +353,7 @@ class ProgramGenerator:
             if row:
                 past = mappers.fixed(((0, row), (0, columns))) if all_columns else mappers.history(row)
                 accesses.append(Access(buffer.decl.number, "read", past))
-            self._submit(Kernel(whole, tuple(accesses)))
+            self.submit(Kernel(whole, tuple(accesses)))
 
     def add_many_boxes(self) -> None:
         """A task writes tens to hundreds of boxes; others read the data in other boxes, or in one."""
@@ -369,12 +370,12 @@ class ProgramGenerator:
         target = self.add_buffer(buffer.decl.shape, "none").decl.number
         for _ in range(self.draws.integer(1, 4)):
             writer = choice(self.draws, makers[2:4])()
-            self._submit(Kernel(whole, (Access(number, "read_write", writer),), (), *self._split_options(1, False)))
+            self.submit(Kernel(whole, (Access(number, "read_write", writer),), (), *self.split_options(1, False)))
             accesses = (
                 Access(target, "write", mappers.one_to_one()),
                 Access(number, "read", choice(self.draws, makers)()),
             )
-            self._submit(Kernel(whole, accesses, (), *self._split_options(1, False)))
+            self.submit(Kernel(whole, accesses, (), *self.split_options(1, False)))
 
     def _scalars(self) -> list[int]:
         return [n for n, b in self.live.items() if b.all_elements == 1 and b.decl.element_size_bytes == 4]
@@ -391,27 +392,27 @@ class ProgramGenerator:
                 reduction = Reduction(number, choice(self.draws, OPERATORS), has_value and chance(self.draws, 70))
                 # Fewer items than ranks, often: the last ranks then have no share.
                 whole = full_box((self.draws.integer(1, 3),) if chance(self.draws, 40) else self.base_shape)
-                options = self._split_options(len(whole), True)
+                options = self.split_options(len(whole), True)
                 if chance(self.draws, 30):
                     # Only some ranks have a block, or a rank has more than it collects before it combines.
                     begin = self.draws.integer(0, 6)
                     whole = ((begin, begin + choice(self.draws, [1, 2, 30])),)
                     options = (None, "cyclic", 1, 0, 1, ())
-                self._submit(Kernel(whole, (), (reduction,), *options))
+                self.submit(Kernel(whole, (), (reduction,), *options))
             elif event == "nothing" and shape:
                 access = Access(number, choice(self.draws, MODES), nothing)
-                self._submit(Kernel(full_box(shape), (access,)))
+                self.submit(Kernel(full_box(shape), (access,)))
             elif event == "some read" and shape:
                 self._read_scalar(number, mappers.nothing_in_first_half())
             elif event == "all read":
                 self._read_scalar(number, mappers.all_())
             elif event == "fence":
-                self._submit(Fence(number, full_box(shape), on_all=chance(self.draws, 50)))
+                self.submit(Fence(number, full_box(shape), on_all=chance(self.draws, 50)))
             elif event == "wait":
                 self.add_epoch()
             elif event == "host":
                 access = Access(number, choice(self.draws, MODES[::2]), mappers.all_())
-                self._submit(HostTask("master" if chance(self.draws, 50) else "once", (), (access,)))
+                self.submit(HostTask("master" if chance(self.draws, 50) else "once", (), (access,)))
         if chance(self.draws, 20):
             del self.live[number]
             self.program.steps.append(Destroy(number))
@@ -419,7 +420,7 @@ class ProgramGenerator:
     def _read_scalar(self, number: int, mapper: mappers.Mapper) -> None:
         target = self.add_buffer((self.draws.integer(1, 12),), "none").decl
         accesses = (Access(target.number, "write", mappers.one_to_one()), Access(number, "read", mapper))
-        self._submit(Kernel(full_box(target.shape), accesses))
+        self.submit(Kernel(full_box(target.shape), accesses))
 
     def _targets(self) -> list[int]:
         return [
@@ -431,7 +432,7 @@ class ProgramGenerator:
         if not targets or chance(self.draws, 40):
             self.add_buffer(choice(self.draws, [(1,), (), (1, 1), (1, 1, 1)]))
             targets = self._targets()
-        shape = self.base_shape if chance(self.draws, 60) else self._random_shape()
+        shape = self.base_shape if chance(self.draws, 60) else self.random_shape()
         whole = full_box(shape)
         accesses: list[Access] = []
         reductions: list[Reduction] = []
@@ -444,8 +445,8 @@ class ProgramGenerator:
         self._add_reads(accesses, whole)
         taken = {reduction.buffer for reduction in reductions}
         accesses = [access for access in accesses if access.buffer not in taken]
-        options = self._split_options(len(whole), True)
-        self._submit(Kernel(whole, tuple(accesses), tuple(reductions), *options))
+        options = self.split_options(len(whole), True)
+        self.submit(Kernel(whole, tuple(accesses), tuple(reductions), *options))
 
 
 def seeded_program(seed: int) -> Program:

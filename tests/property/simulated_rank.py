@@ -161,6 +161,8 @@ class Functions:
             )
 
 
+#: Of the moments of a rank, those at which it is so idle that its scheduler flushes. Each rank has its own.
+IDLE_SHARES = (0.0, 0.0, 0.05, 0.3, 1.0)
 #: Of the scripted devices; the other options are those of the executor.
 DEVICE_OPTIONS = {"compute_lanes", "other_lanes", "stream_like", "single_fifo", "host_copies_apart"}
 
@@ -192,6 +194,7 @@ class SimulatedRank:
         self.receives: dict[tuple[int, int], Payload] = {}
         """Posted, by source and message."""
         self.slow_lanes = world.choose_slow_lanes(self.executor.lanes())
+        self.idle_share = world.random.choice(IDLE_SHARES)
 
     # application and scheduler
 
@@ -203,7 +206,13 @@ class SimulatedRank:
         else:
             self.context.finish()
             self.has_ended = True
+        self._flush_perhaps()
         self.submit_new()
+
+    def _flush_perhaps(self) -> None:
+        """The scheduler flushes when its rank is idle, at moments of which the other ranks know nothing."""
+        if self.world.random.random() < self.idle_share:
+            self.context.native.flush()
 
     def _register_launch(self, step: object) -> None:
         if (
@@ -215,6 +224,7 @@ class SimulatedRank:
 
     def notify_scheduler(self) -> None:
         self.context.native.notify_epoch_reached(self.reached.popleft())
+        self._flush_perhaps()
         self.submit_new()
 
     def submit_new(self) -> None:

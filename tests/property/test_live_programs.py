@@ -33,7 +33,7 @@ def test_random_programs_give_the_results_of_a_sequential_run_on_real_devices(de
 def test_random_programs_run_one_instruction_at_a_time_and_with_poisoned_memory(devices: str) -> None:
     celerity.configure(sync=True, check=True)
     try:
-        report = run_programs(2001 + 100 * int(devices[-1]), 10)
+        report = run_programs(3001 + 100 * int(devices[-1]), 10)
     finally:
         celerity.configure(sync=None, check=None)
     assert not report.failure, report.failure
