@@ -397,6 +397,15 @@ class TracedApplication:
     @property
     def submission(self) -> int: ...
 
+class InstructionTraits(NamedTuple):
+    """The facts that all instructions of a kind share."""
+    category: str = ...
+    completes_at_issue: bool = ...
+    is_repeatable: bool = ...
+
+def instruction_kinds() -> dict[str, InstructionTraits]:
+    """By the name of the kind."""
+
 class TraceEvent:
     """
     One entry of a timeline. Times are those of time.perf_counter_ns(). Ids are 0 where they do not apply.

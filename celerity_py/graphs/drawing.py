@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from celerity_py import _native
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -33,20 +34,25 @@ _EDGES: Final = {
     "order": _Look("#999999", "dotted", "a horizon or epoch stands for all before it"),
 }
 _FILL: Final = {
-    "kernel": "#d9f0d3",
+    "work": "#d9f0d3",
     "copy": "#deebf7",
     "transfer": "#e7d4e8",
     "memory": "#fff7bc",
     "order": "#eeeeee",
 }
+#: Of commands. Instructions have theirs in the core.
+_CATEGORIES: Final = {
+    "execution": "work",
+    "reduction": "work",
+    "fence": "copy",
+    "push": "transfer",
+    "await_push": "transfer",
+    "horizon": "order",
+    "epoch": "order",
+}
 _FILL_OF: Final = {
-    **dict.fromkeys(("device_kernel", "host_task", "execution", "reduce", "reduction", "initialize"), "kernel"),
-    **dict.fromkeys(("copy", "gather_copy", "fence"), "copy"),
-    **dict.fromkeys(
-        ("send", "receive", "split_receive", "await_receive", "receive_partials", "push", "await_push"), "transfer"
-    ),
-    **dict.fromkeys(("alloc", "free"), "memory"),
-    **dict.fromkeys(("horizon", "epoch"), "order"),
+    **{kind: _FILL[category] for kind, category in _CATEGORIES.items()},
+    **{kind: _FILL[traits.category] for kind, traits in _native.instruction_kinds().items()},
 }
 _LINE_LENGTH: Final = 60
 #: In characters. Graphviz 2 reads no string of more than 16384 bytes, and an epoch may come after thousands of
@@ -156,7 +162,7 @@ def _title(title: str, kinds: Iterable[str]) -> dict[str, str]:
 def _node(node: Node) -> str:
     rows = [f"<b>{html.escape(row)}</b>" for row in _wrap(node.label)]
     rows += [html.escape(row) for line in node.lines for row in _wrap(line)]
-    fill = _FILL[_FILL_OF[node.kind]]
+    fill = _FILL_OF[node.kind]
     label = "".join(f'{row}<br align="left"/>' for row in rows)
     return f"{_quote(node.key)} [label=<{label}> fillcolor={_quote(fill)} tooltip={_quote(_cut(repr(node)))}]"
 

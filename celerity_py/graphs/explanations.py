@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from celerity_py.executor.quantities import format_bytes
@@ -70,9 +70,18 @@ class Explainer:
 
     def explain(self, record: _Record) -> tuple[str, str]:
         """What the instruction does, and why it exists."""
-        explain = getattr(self, f"_explain_{record['kind']}")
-        what, why = explain(record)
-        return what, why
+        explain: Callable[[_Record], tuple[str, str]]
+        explain = getattr(self, f"_explain_{record['kind']}", self._explain_any)
+        return explain(record)
+
+    def _explain_any(self, record: _Record) -> tuple[str, str]:
+        """An instruction of a kind without words of its own, from the fields that it has."""
+        what = record["kind"].replace("_", " ")
+        if record.get("buffer"):
+            what += f" {self._part(record['buffer'], record.get('boxes', []))}"
+        places = (("in", "allocation"), ("from", "source"), ("to", "destination"))
+        what += "".join(f" {word} {_memory(record[field])}" for word, field in places if field in record)
+        return what, f"needed by {self._purposes(record)}"
 
     # ---- memory
 

@@ -18,6 +18,7 @@
 #include "bindings.hpp"
 #include "executor/core/events/profiler_ranges.hpp"
 #include "instruction_conversion.hpp"
+#include "named_tuple.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace nb = nanobind;
@@ -57,6 +58,13 @@ void bind_actions(nb::module_& m, std::type_identity<std::variant<Actions...>> /
 	(bind_action<Actions>(m), ...);
 }
 
+template <typename... Kinds>
+nb::dict traits_by_name(std::type_identity<std::variant<Kinds...>> /* all */) {
+	nb::dict traits;
+	((traits[Kinds::kind_name] = named_tuple<instruction_traits>::make(Kinds::traits)), ...);
+	return traits;
+}
+
 void record_call(trace_recorder& self, const std::string& call, const std::int64_t start_ns, const std::int64_t end_ns, const std::uint64_t submission) {
 	self.record({start_ns, end_ns, traced_application{look_up<application_call>(call, "a call"), submission_id(submission)}});
 }
@@ -65,6 +73,10 @@ void record_call(trace_recorder& self, const std::string& call, const std::int64
 
 void bind_trace(nb::module_& m) {
 	bind_actions(m, std::type_identity<traced_action>());
+	named_tuple<instruction_traits>::bind(m, "InstructionTraits", "The facts that all instructions of a kind share.");
+	m.def(
+	    "instruction_kinds", [] { return traits_by_name(std::type_identity<instruction_operation>()); },
+	    nb::sig("def instruction_kinds() -> dict[str, InstructionTraits]"), "By the name of the kind.");
 	nb::class_<trace_event>(m, "TraceEvent", "One entry of a timeline. Times are those of time.perf_counter_ns(). Ids are 0 where they do not apply.")
 	    .def_ro("start_ns", &trace_event::start_ns)
 	    .def_ro("end_ns", &trace_event::end_ns)

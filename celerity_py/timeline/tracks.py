@@ -24,16 +24,12 @@ _LANES = {
     "urgent": "compute, first",
     "raised": "compute, with priority",
 }
-#: The kinds of slices of instructions on lanes, where the name of the kind is not the same.
-_KINDS = {
-    "device_kernel": "kernel",
-    "host_task": "host task",
-    "gather_copy": "copy",
-    "send": "signal",
-    "receive": "fetch",
-}
+_TRAITS = _native.instruction_kinds()
+#: The kinds of slices of instructions on lanes. A copy of any kind is a "copy".
+_KINDS = {kind: "copy" if traits.category == "copy" else kind.replace("_", " ") for kind, traits in _TRAITS.items()}
+_KINDS |= {"device_kernel": "kernel", "send": "signal", "receive": "fetch"}
 #: Instructions that are complete when they are issued, unless they are on a lane.
-_DONE_AT_ISSUE = {"alloc", "free", "reduce", "fence", "split_receive"}
+_DONE_AT_ISSUE = {kind for kind, traits in _TRAITS.items() if traits.completes_at_issue}
 #: Tracks from top to bottom; the tracks of lanes and launchers come between the two.
 _FIRST = ("application", "scheduler", "executor")
 _LAST = ("host tasks", "send", "receive", "barrier")

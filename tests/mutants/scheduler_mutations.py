@@ -12,6 +12,7 @@ MEMORY = "scheduler/core/instruction_graph/instruction_graph_memory.cpp"
 TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
 TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
 REPLAY = "scheduler/core/instruction_graph/instruction_graph_replay.cpp"
+COPIES = "scheduler/core/vocabulary/instruction_copies.cpp"
 STATE = "scheduler/core/graphs/graph_state.hpp"
 REPETITIONS = "scheduler/core/pipeline/scheduling_pipeline_replay.cpp"
 TEMPLATES = "scheduler/core/pipeline/replay_template.cpp"
@@ -437,9 +438,9 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "messages from a template have the numbers of its first period",
-        REPLAY,
-        "send.message.value += by.messages;",
-        "",
+        COPIES,
+        "void move(message_id& id, const plan_position& by) { id.value += by.messages; }",
+        "void move(message_id&, const plan_position&) {}",
     ),
     Mutation(
         "an instruction from a template does not depend on the last epoch, but on a later instruction",
@@ -449,8 +450,8 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "transfers from a template have the tasks of its first period",
-        REPLAY,
-        "transfer.consumer.value += by.tasks;",
+        COPIES,
+        "move(transfer.consumer, by);",
         "",
     ),
     Mutation(
@@ -483,7 +484,7 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "a fence from a template writes into the memory of its first period",
         REPLAY,
-        "if(copy.destination.memory == user_memory) copy.destination = fence_destination;",
+        "copy->destination = fence_destination;",
         "",
     ),
     Mutation(

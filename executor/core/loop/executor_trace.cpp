@@ -52,10 +52,12 @@ void trace_issue(trace_recorder& trace, const issue& item, const allocation_tabl
 	issued.priority = queue_priority_of(item.payload->priority);
 	if(item.lane != no_lane) issued.lane = item.lane;
 	std::visit(
-	    [&]<typename Operation>(const Operation& operation) {
-		    if constexpr(requires { operation.reason; }) issued.source = operation.source.memory;
-		    if constexpr(requires { operation.reason; } || std::is_same_v<Operation, gather_copy_instruction>)
-			    issued.destination = operation.destination.memory;
+	    [&](const auto& operation) {
+		    std::size_t num_copies = 0;
+		    for_each_copy(operation, [&](const allocation_id source, const allocation_id destination, std::uint64_t) {
+			    issued.source = ++num_copies == 1 ? std::optional(source.memory) : std::nullopt;
+			    issued.destination = destination.memory;
+		    });
 		    if constexpr(requires { operation.allocation; }) {
 			    if(!operation.allocation.is_of_user()) issued.allocation = operation.allocation;
 		    }

@@ -8,6 +8,7 @@
 
 #include "events/executor_statistics.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
+#include "scheduler/core/vocabulary/instruction_data.hpp"
 
 namespace celerity {
 
@@ -20,34 +21,6 @@ struct instruction_facts {
 	std::optional<rank_id> peer;
 	std::optional<copy_reason> reason;
 };
-
-/// Calls f(box) for each box that the operation works on.
-template <typename Operation, typename F>
-void for_each_box(const Operation& operation, F&& f) {
-	if constexpr(requires { operation.chunk; }) {
-		f(operation.chunk);
-	} else if constexpr(requires { operation.sent_box; }) {
-		f(operation.sent_box);
-	} else if constexpr(requires { operation.boxes; }) {
-		for(const box& b : operation.boxes) f(b);
-	} else if constexpr(requires { operation.sources.front().boxes; }) {
-		for(const auto& source : operation.sources) for_each_box(source, f);
-	} else if constexpr(requires { operation.allocated_box; }) {
-		f(operation.allocated_box);
-	}
-}
-
-template <typename Operation>
-std::uint64_t size_bytes_of(const Operation& operation) {
-	if constexpr(requires { operation.size_bytes; }) return operation.size_bytes;
-	if constexpr(requires { operation.bytes_per_slot; }) return operation.bytes_per_slot * operation.sources.size();
-	std::uint64_t elements = 0;
-	if constexpr(requires { operation.element_size_bytes; }) {
-		for_each_box(operation, [&](const box& b) { elements += static_cast<std::uint64_t>(b.area()); });
-		elements *= operation.element_size_bytes;
-	}
-	return elements;
-}
 
 template <typename Operation>
 instruction_facts facts_of(const Operation& operation) {
@@ -73,13 +46,12 @@ inline bool is_transfer(const instruction& item) {
 	return std::holds_alternative<send_instruction>(item.operation) || std::holds_alternative<receive_instruction>(item.operation);
 }
 
-inline void count_copies(executor_statistics& counts, const copy_instruction& copy) {
-	++counts.copies[copy.reason];
-	counts.copied_bytes[copy.reason] += size_bytes_of(copy);
-}
-inline void count_copies(executor_statistics& counts, const gather_copy_instruction& gather) {
-	counts.copies[copy_reason::coherence] += gather.sources.size();
-	counts.copied_bytes[copy_reason::coherence] += size_bytes_of(gather);
+template <typename Operation>
+void count_copies(executor_statistics& counts, const Operation& operation) {
+	for_each_copy(operation, [&](const allocation_id&, const allocation_id&, const std::uint64_t bytes) {
+		++counts.copies[reason_of(operation)];
+		counts.copied_bytes[reason_of(operation)] += bytes;
+	});
 }
 
 } // namespace celerity

@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "instruction_facts.hpp"
-#include "scheduler/core/base/overloaded.hpp"
 #include "scheduler/core/base/transitive_order.hpp"
 
 namespace celerity {
@@ -147,12 +146,7 @@ bool can_be_graphs(const instruction_span period, const std::vector<std::size_t>
 void count(executor_statistics& counts, const instruction& item) {
 	++counts.instructions[kind_of(item.operation)];
 	++counts.instructions_by_priority[queue_priority_of(item.priority)];
-	std::visit(overloaded{
-	               [&](const copy_instruction& copy) { count_copies(counts, copy); },
-	               [&](const gather_copy_instruction& gather) { count_copies(counts, gather); },
-	               [](const auto&) {},
-	           },
-	    item.operation);
+	std::visit([&](const auto& operation) { count_copies(counts, operation); }, item.operation);
 }
 
 template <typename Enum>

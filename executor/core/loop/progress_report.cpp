@@ -18,8 +18,6 @@ const char* words_of(const call_state call) {
 	return "";
 }
 
-std::string move_of(const std::string& sources, const allocation_id& destination) { return " from " + sources + " to " + label(destination); }
-
 /// Adds to the text the facts that some kinds tell beyond their name.
 struct text_writer {
 	active_instruction& out;
@@ -28,14 +26,6 @@ struct text_writer {
 	const receive_arbiter& arbiter;
 
 	void operator()(const free_instruction& free) const { out.text += " of " + label(free.allocation); }
-	void operator()(const copy_instruction& copy) const {
-		out.text += std::string(" (") + name_of(copy.reason) + ")" + move_of(label(copy.source), copy.destination);
-	}
-	void operator()(const gather_copy_instruction& copy) const {
-		std::string sources;
-		for(const auto& source : copy.sources) sources += (sources.empty() ? "" : ", ") + label(source.allocation);
-		out.text += move_of(sources, copy.destination);
-	}
 	void operator()(const device_kernel_instruction& kernel) const { out.text += " on " + label(kernel.device) + words_of(call); }
 	void operator()(const host_task_instruction&) const { out.text += words_of(call); }
 	void operator()(const initialize_instruction&) const { out.text += words_of(call); }
@@ -43,7 +33,19 @@ struct text_writer {
 	void operator()(const send_instruction& send) const { out.text += numbered(" of message ", send.message.value) + " for " + label(send.transfer.consumer); }
 	template <typename Operation>
 	void operator()(const Operation& operation) const {
+		write_copies(operation);
 		if constexpr(requires { operation.transfer; }) write_receive(operation.transfer);
+	}
+	template <typename Operation>
+	void write_copies(const Operation& operation) const {
+		if constexpr(requires { operation.reason; }) out.text += std::string(" (") + name_of(operation.reason) + ")";
+		std::string sources;
+		std::string target;
+		for_each_copy(operation, [&](const allocation_id source, const allocation_id destination, std::uint64_t) {
+			sources += (sources.empty() ? " from " : ", ") + label(source);
+			target = " to " + label(destination);
+		});
+		out.text += sources + target;
 	}
 	void write_receive(const transfer_id& transfer) const {
 		const auto open = arbiter.find_open(item.id, transfer);

@@ -2,18 +2,13 @@
 #include "plan_totals.hpp"
 
 #include <algorithm>
-#include <span>
 #include <variant>
+
+#include "vocabulary/instruction_data.hpp"
 
 namespace celerity {
 
 namespace {
-
-std::uint64_t size_bytes_of(const std::span<const box> boxes, const std::size_t element_size_bytes) {
-	std::uint64_t elements = 0;
-	for(const box& b : boxes) elements += static_cast<std::uint64_t>(b.area());
-	return elements * element_size_bytes;
-}
 
 copy_link link_between(const memory_id source, const memory_id destination) {
 	if(is_device_memory(source) && is_device_memory(destination)) return source == destination ? copy_link::on_device : copy_link::between_devices;
@@ -25,7 +20,21 @@ copy_link link_between(const memory_id source, const memory_id destination) {
 
 void plan_totals::count(const instruction& node) {
 	++instructions[kind_of(node.operation)];
-	std::visit([this](const auto& operation) { count_operation(operation); }, node.operation);
+	std::visit(
+	    [this]<typename Operation>(const Operation& operation) {
+		    for_each_copy(operation, [this](const allocation_id source, const allocation_id destination, const std::uint64_t bytes) {
+			    copied_bytes[link_between(source.memory, destination.memory)] += bytes;
+		    });
+		    if constexpr(Operation::traits.category == instruction_category::memory) count_memory(operation);
+		    if constexpr(Operation::traits.category == instruction_category::transfer) {
+			    if constexpr(requires { operation.destination_rank; }) {
+				    sent_bytes[operation.destination_rank] += size_bytes_of(operation);
+			    } else {
+				    received_bytes += size_bytes_of(operation);
+			    }
+		    }
+	    },
+	    node.operation);
 }
 
 plan_totals::memory_usage& plan_totals::usage_of(const memory_id memory) {
@@ -33,35 +42,15 @@ plan_totals::memory_usage& plan_totals::usage_of(const memory_id memory) {
 	return memories[memory.value];
 }
 
-void plan_totals::count_operation(const alloc_instruction& alloc) {
+void plan_totals::count_memory(const alloc_instruction& alloc) {
 	auto& usage = usage_of(alloc.allocation.memory);
 	++usage.allocations;
 	usage.current_bytes += alloc.size_bytes;
 	usage.peak_bytes = std::max(usage.peak_bytes, usage.current_bytes);
 }
 
-void plan_totals::count_operation(const free_instruction& free) {
+void plan_totals::count_memory(const free_instruction& free) {
 	if(!free.allocation.is_of_user()) usage_of(free.allocation.memory).current_bytes -= free.size_bytes;
 }
-
-void plan_totals::count_operation(const copy_instruction& copy) {
-	copied_bytes[link_between(copy.source.memory, copy.destination.memory)] += size_bytes_of(copy.boxes, copy.element_size_bytes);
-}
-
-void plan_totals::count_operation(const gather_copy_instruction& gather) {
-	for(const auto& source : gather.sources) {
-		copied_bytes[link_between(source.allocation.memory, gather.destination.memory)] += size_bytes_of(source.boxes, gather.element_size_bytes);
-	}
-}
-
-void plan_totals::count_operation(const send_instruction& send) {
-	sent_bytes[send.destination_rank] += size_bytes_of({&send.sent_box, 1}, send.element_size_bytes);
-}
-
-void plan_totals::count_operation(const receive_instruction& receive) { received_bytes += size_bytes_of(receive.boxes, receive.element_size_bytes); }
-
-void plan_totals::count_operation(const split_receive_instruction& receive) { received_bytes += size_bytes_of(receive.boxes, receive.element_size_bytes); }
-
-void plan_totals::count_operation(const receive_partials_instruction& receive) { received_bytes += receive.bytes_per_slot * receive.sources.size(); }
 
 } // namespace celerity

@@ -39,15 +39,8 @@ struct plan_totals {
 
   private:
 	memory_usage& usage_of(memory_id memory);
-	void count_operation(const alloc_instruction& alloc);
-	void count_operation(const free_instruction& free);
-	void count_operation(const copy_instruction& copy);
-	void count_operation(const gather_copy_instruction& gather);
-	void count_operation(const send_instruction& send);
-	void count_operation(const receive_instruction& receive);
-	void count_operation(const split_receive_instruction& receive);
-	void count_operation(const receive_partials_instruction& receive);
-	void count_operation(const auto& /* neither moves nor holds data */) {}
+	void count_memory(const alloc_instruction& alloc);
+	void count_memory(const free_instruction& free);
 };
 
 } // namespace celerity

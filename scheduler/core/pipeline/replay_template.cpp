@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/overloaded.hpp"
 #include "vocabulary/instruction_copies.hpp"
 
 namespace celerity {
@@ -60,14 +59,8 @@ bool are_equal_stops(const task& a, const task& b) {
 
 void recorded_plan::add(const instruction& made) {
 	if(!is_repeatable) return;
-	std::visit(overloaded{
-	               [this](const alloc_instruction&) { is_repeatable = false; },
-	               [this](const free_instruction&) { is_repeatable = false; },
-	               [this](const initialize_instruction&) { is_repeatable = false; },
-	               [this](const horizon_instruction&) { ++num_horizons; },
-	               [](const auto&) {},
-	           },
-	    made.operation);
+	is_repeatable = std::visit([](const auto& operation) { return operation.traits.is_repeatable; }, made.operation);
+	num_horizons += std::holds_alternative<horizon_instruction>(made.operation);
 	instructions.push_back(copy_into(m_memory, made));
 }
 

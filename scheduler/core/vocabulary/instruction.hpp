@@ -33,6 +33,20 @@ enum class copy_reason : std::uint8_t { coherence, resize, staging, initial, fen
 template <>
 inline constexpr std::array<const char*, 6> names_of<copy_reason>{"coherence", "resize", "staging", "initial", "fence", "reduction"};
 
+/// The kind of work of an instruction: its colour in drawings and its part of the plan's totals.
+enum class instruction_category : std::uint8_t { memory, copy, transfer, work, order };
+template <>
+inline constexpr std::array<const char*, 5> names_of<instruction_category>{"memory", "copy", "transfer", "work", "order"};
+
+/// The facts that all instructions of a kind share. Each kind has them as `traits`; plans, replays, statistics, timelines and drawings follow from these and
+/// from the fields.
+struct instruction_traits {
+	instruction_category category{};
+	bool completes_at_issue = false; ///< unless it is issued to a lane
+	bool is_repeatable = true;       ///< may be part of a template
+	CELERITY_FIELDS(category, completes_at_issue, is_repeatable)
+};
+
 struct alloc_instruction {
 	allocation_id allocation;
 	std::size_t size_bytes;
@@ -40,11 +54,13 @@ struct alloc_instruction {
 	buffer_id buffer; ///< 0 for staging and partial results
 	box allocated_box; ///< in buffer coordinates: the allocation is a dense row-major array over it. Empty if data lies packed there.
 	submission_id submission; ///< the first to want it
+	static constexpr instruction_traits traits{.category = instruction_category::memory, .completes_at_issue = true, .is_repeatable = false};
 	CELERITY_KIND(alloc, allocation, size_bytes, alignment_bytes, buffer, allocated_box, submission)
 };
 struct free_instruction {
 	allocation_id allocation;
 	std::size_t size_bytes;
+	static constexpr instruction_traits traits{.category = instruction_category::memory, .completes_at_issue = true, .is_repeatable = false};
 	CELERITY_KIND(free, allocation, size_bytes)
 };
 /// Data that lies packed in an allocation begins at an offset: the boxes one after the other, each row-major.
@@ -57,6 +73,7 @@ struct copy_instruction {
 	std::size_t element_size_bytes;
 	copy_reason reason;
 	buffer_id buffer;
+	static constexpr instruction_traits traits{.category = instruction_category::copy};
 	CELERITY_KIND(copy, source, source_offset_bytes, destination, destination_offset_bytes, boxes, element_size_bytes, reason, buffer)
 };
 /// The greatest number of boxes of all sources of a gather_copy_instruction together. A device can fetch so many at once.
@@ -72,6 +89,7 @@ struct gather_copy_instruction {
 	allocation_id destination;
 	std::size_t element_size_bytes;
 	buffer_id buffer;
+	static constexpr instruction_traits traits{.category = instruction_category::copy};
 	CELERITY_KIND(gather_copy, sources, destination, element_size_bytes, buffer)
 };
 
@@ -110,12 +128,14 @@ struct device_kernel_instruction {
 	std::span<const access_binding> accesses; ///< in the order of the task's accesses
 	std::span<const reduction_binding> reductions;
 	bool is_border = false; ///< goes before other kernels of the device, because other devices wait for its results
+	static constexpr instruction_traits traits{.category = instruction_category::work};
 	CELERITY_KIND(device_kernel, device, submission, chunk, accesses, reductions, is_border)
 };
 struct host_task_instruction {
 	submission_id submission;
 	box chunk;
 	std::span<const access_binding> accesses;
+	static constexpr instruction_traits traits{.category = instruction_category::work};
 	CELERITY_KIND(host_task, submission, chunk, accesses)
 };
 /// Calls the buffer's `from_function` callback for each box and stores the result in host memory.
@@ -124,6 +144,7 @@ struct initialize_instruction {
 	allocation_id destination;
 	std::span<const box> boxes;
 	std::size_t element_size_bytes;
+	static constexpr instruction_traits traits{.category = instruction_category::work, .is_repeatable = false};
 	CELERITY_KIND(initialize, buffer, destination, boxes, element_size_bytes)
 };
 /// Reads `sent_box` out of an allocation; announced by the pilot with the same message id. `source` lies in host memory or, for a
@@ -135,6 +156,7 @@ struct send_instruction {
 	allocation_id source;
 	box sent_box;
 	std::size_t element_size_bytes;
+	static constexpr instruction_traits traits{.category = instruction_category::transfer};
 	CELERITY_KIND(send, destination_rank, message, transfer, source, sent_box, element_size_bytes)
 };
 /// Completes when all of `boxes` have arrived for `transfer`. The boxes are in buffer coordinates.
@@ -143,6 +165,7 @@ struct receive_instruction {
 	std::span<const box> boxes;
 	allocation_id destination;
 	std::size_t element_size_bytes;
+	static constexpr instruction_traits traits{.category = instruction_category::transfer};
 	CELERITY_KIND(receive, transfer, boxes, destination, element_size_bytes)
 };
 /// Starts a receive whose parts are awaited one by one; completes at once.
@@ -151,6 +174,7 @@ struct split_receive_instruction {
 	std::span<const box> boxes;
 	allocation_id destination;
 	std::size_t element_size_bytes;
+	static constexpr instruction_traits traits{.category = instruction_category::transfer, .completes_at_issue = true};
 	CELERITY_KIND(split_receive, transfer, boxes, destination, element_size_bytes)
 };
 /// Completes when all of `boxes` of an earlier split receive into `destination` have arrived.
@@ -158,6 +182,7 @@ struct await_receive_instruction {
 	transfer_id transfer;
 	allocation_id destination;
 	std::span<const box> boxes;
+	static constexpr instruction_traits traits{.category = instruction_category::transfer};
 	CELERITY_KIND(await_receive, transfer, destination, boxes)
 };
 /// Collects one partial result per contributing rank. The i-th entry of `sources` lands in slot `slots[i]`; this rank's own slot is not listed.
@@ -167,6 +192,7 @@ struct receive_partials_instruction {
 	std::size_t bytes_per_slot;
 	std::span<const rank_id> sources;
 	std::span<const std::uint32_t> slots;
+	static constexpr instruction_traits traits{.category = instruction_category::transfer};
 	CELERITY_KIND(receive_partials, transfer, destination, bytes_per_slot, sources, slots)
 };
 /// Folds `count` arrays of `num_elements`, which lie one behind the other in `source`, into one array, in order: element by element, or by calls of the
@@ -182,22 +208,26 @@ struct reduce_instruction {
 	allocation_id destination;
 	bool is_all_of_it; ///< there are no further partial results, and the current value of the buffer is not included
 	std::uint64_t callable; ///< see `task_reduction`
+	static constexpr instruction_traits traits{.category = instruction_category::work, .completes_at_issue = true};
 	CELERITY_KIND(reduce, reduction, buffer, op, type, source, count, num_elements, destination, is_all_of_it, callable)
 };
 /// Fulfils the future of `submission`: all data of the fence is in user memory.
 struct fence_instruction {
 	submission_id submission;
+	static constexpr instruction_traits traits{.category = instruction_category::copy, .completes_at_issue = true};
 	CELERITY_KIND(fence, submission)
 };
 struct horizon_instruction {
 	task_id task;
 	submission_id last_submission; ///< complete with all before it once the horizon is; their Python objects can then be dropped
+	static constexpr instruction_traits traits{.category = instruction_category::order};
 	CELERITY_KIND(horizon, task, last_submission)
 };
 struct epoch_instruction {
 	task_id task;
 	submission_id submission; ///< of the wait or barrier; 0 for the initial epoch
 	epoch_action action;
+	static constexpr instruction_traits traits{.category = instruction_category::order};
 	CELERITY_KIND(epoch, task, submission, action)
 };
 
