@@ -83,7 +83,7 @@ auto without_gil(F&& f) {
 	return f();
 }
 
-nb::dict statistics(executor_loop& self) {
+nb::dict loop_statistics(executor_loop& self) {
 	const auto values = without_gil([&] { return self.statistics(); });
 	nb::dict result = to_python(values);
 	std::uint64_t allocations = 0;
@@ -92,7 +92,7 @@ nb::dict statistics(executor_loop& self) {
 	return result;
 }
 
-void bind_settings(nb::module_& m) {
+void bind_executor_settings(nb::module_& m) {
 	using options = executor_options;
 	nb::class_<options> executor(m, "ExecutorSettings",
 	    "The devices of one rank, and the settings of its executor. The defaults are rank 0 of 1 with 1 device.");
@@ -262,7 +262,7 @@ void bind_executor(nb::module_& m) {
 
 	bind_tuples(m);
 	bind_cuda(m);
-	bind_settings(m);
+	bind_executor_settings(m);
 
 	nb::class_<spin_flag>(m, "SpinFlag",
 	    "A flag that one thread sets, and others wait for, without sleeping or asleep. An interrupt of who waits leaves no lock behind.")
@@ -339,7 +339,7 @@ and RuntimeError if the driver refuses.)")
 	        "active_instructions", [](executor_loop& self) { return to_named(without_gil([&] { return self.active_instructions(); })); },
 	        nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),
 	        "The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.")
-	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
+	    .def("statistics", &loop_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);
 }

@@ -35,7 +35,7 @@ void bind_field(nb::class_<pipeline_settings>& settings, const char* const name)
 	    [](pipeline_settings& self, const value& to) { self.*Part.*Field = to; });
 }
 
-void bind_settings(nb::module_& m) {
+void bind_scheduler_settings(nb::module_& m) {
 	using capabilities = system_capabilities;
 	constexpr auto machine = &pipeline_settings::capabilities;
 	nb::class_<pipeline_settings> settings(m, "PlanningSettings",
@@ -84,7 +84,7 @@ scheduler* make_scheduler(const pipeline_settings& given, executor_loop* const e
 	return result.release(); // nanobind owns it
 }
 
-nb::dict statistics(const scheduler& self) {
+nb::dict planning_statistics(const scheduler& self) {
 	nb::dict result = to_python(self.statistics());
 	result.update(nb::cast<nb::dict>(result.attr("pop")("counts")));
 	return result;
@@ -106,7 +106,7 @@ void bind_violations(nb::module_& m) {
 } // namespace
 
 void bind_scheduler(nb::module_& m) {
-	bind_settings(m);
+	bind_scheduler_settings(m);
 	bind_violations(m);
 	named_tuple<planning_notice>::bind(m, "PlanningNotice", "A notice of the planner. Fields are 0, empty or None where they do not apply.");
 	nb::class_<scheduler>(m, "Scheduler", nb::is_weak_referenceable(),
@@ -144,7 +144,7 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "plan_totals", [](const scheduler& self) { return to_python(self.totals()); }, nb::sig("def plan_totals(self) -> dict[str, typing.Any]"),
 	        "Of a dry run: the instructions planned so far by kind, bytes by link, and memory in the order of the plan.")
-	    .def("statistics", &statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
+	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
 }
 
 } // namespace celerity::native

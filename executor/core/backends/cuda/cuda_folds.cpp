@@ -9,7 +9,7 @@ namespace celerity {
 
 namespace {
 
-constexpr unsigned threads_per_block = 256;
+constexpr unsigned fold_threads_per_block = 256;
 /// A thread loops over its elements, so that few blocks fold any number of them.
 constexpr std::size_t most_blocks = 1024;
 
@@ -29,14 +29,14 @@ cuda::function cuda_folds::find(const reduction_op op, const scalar_type type, c
 
 void cuda_folds::launch(const cuda::driver& driver, const std::uint32_t device, const cuda::stream stream, const fold_operation& fold) const {
 	const auto function = find(fold.op, fold.type, device);
-	const auto num_blocks = std::clamp<std::size_t>((fold.num_elements + threads_per_block - 1) / threads_per_block, 1, most_blocks);
+	const auto num_blocks = std::clamp<std::size_t>((fold.num_elements + fold_threads_per_block - 1) / fold_threads_per_block, 1, most_blocks);
 	auto source = cuda::to_device_pointer(fold.source);
 	auto destination = cuda::to_device_pointer(fold.destination);
 	auto has_values = cuda::to_device_pointer(fold.has_values);
 	unsigned long long count = fold.count;
 	unsigned long long num_elements = fold.num_elements;
 	void* parameters[] = {&source, &count, &num_elements, &destination, &has_values}; // the driver copies them
-	driver.check(driver.launch(function, static_cast<unsigned>(num_blocks), 1, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+	driver.check(driver.launch(function, static_cast<unsigned>(num_blocks), 1, 1, fold_threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
 } // namespace celerity

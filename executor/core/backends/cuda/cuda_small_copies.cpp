@@ -7,8 +7,8 @@ namespace celerity {
 
 namespace {
 
-constexpr std::uint32_t threads_per_block = 256;
-constexpr std::uint32_t max_blocks_per_part = 64;
+constexpr std::uint32_t copy_threads_per_block = 256;
+constexpr std::uint32_t max_copy_blocks_per_part = 64;
 constexpr std::uint64_t largest_word_bytes = 16;
 
 } // namespace
@@ -68,18 +68,18 @@ bool cuda_small_copies::raise_first(const std::span<const shared_flag> flags) {
 }
 
 std::uint32_t cuda_small_copies::num_blocks(const std::uint32_t most) const {
-	return std::clamp<std::uint32_t>((m_most_words + threads_per_block - 1) / threads_per_block, 1, most);
+	return std::clamp<std::uint32_t>((m_most_words + copy_threads_per_block - 1) / copy_threads_per_block, 1, most);
 }
 
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
 	if(m_arguments.num_parts == 0) return;
 	// All blocks of a part look at its flag, across the bus. More than a few looks at a time slow the GPU down.
-	const std::uint32_t most_blocks = m_arguments.waits != 0 ? 1 : max_blocks_per_part;
+	const std::uint32_t most_blocks = m_arguments.waits != 0 ? 1 : max_copy_blocks_per_part;
 	const auto blocks = num_blocks(most_blocks);
 	const auto num_slots = std::max({m_arguments.num_parts, m_arguments.num_raised, m_arguments.num_answers});
 	const auto function = num_slots <= few_parts ? m_functions.few : m_functions.many;
 	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
-	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, copy_threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
 void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const graph_flag> flags,
