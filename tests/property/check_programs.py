@@ -10,6 +10,7 @@ memories, in a random order of events; then the verifier proves that no other or
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import sys
@@ -103,6 +104,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
     parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--counts", action="store_true", help="print the counts of the table as JSON")
     options = parser.parse_args()
     start = time.monotonic()
     outcome = check_programs(options.programs, options.seed, options.processes, not options.no_shrink)
@@ -110,6 +112,9 @@ def main() -> int:
         print(outcome.failure)
         print(f"failed at program {outcome.programs_until_failure}")
         return 1
+    if options.counts:
+        print(json.dumps(outcome.distribution.counts()))
+        return 0
     print(outcome.distribution.table())
     print(f"{outcome.distribution.programs / (time.monotonic() - start):.1f} programs/s")
     return 0

@@ -72,6 +72,10 @@ class Distribution:
         buffers = f"buffers: median {statistics.median(self.buffer_counts)}"
         return "\n".join([f"{self.programs} programs; {counts}; {buffers}", *rows])
 
+    def counts(self) -> dict[str, int]:
+        """Programs, tasks, and programs by what occurs in them."""
+        return {"programs": self.programs, "tasks": sum(self.task_counts), **self.with_path, **self.with_feature}
+
     def check(self) -> None:
         """Nothing may be too rare to be tested."""
         rare = [path for path in (*INSTRUCTION_KINDS, *COPY_PATHS) if self.percent(path) < REQUIRED_PERCENT]

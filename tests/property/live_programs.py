@@ -17,17 +17,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import json
 import os
 import random
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import celerity_py as celerity
 from celerity_py.runtime import lifecycle
+from tests.property.distribution import features
 from tests.property.interpreter import UninitialisedReadError, interpret
 from tests.property.live_run import Options, ProgramRun
 from tests.property.native_kernels import NativeKernels
@@ -62,8 +65,14 @@ class Report:
     native_kernels: int = 0
     repeated: int = 0
     """Kernels whose submit was one of native code alone."""
+    features: Counter[str] = field(default_factory=Counter)
+    """Programs by what occurs in them."""
     failure: str = ""
     """Of this rank or of another."""
+
+    def counts(self) -> dict[str, int]:
+        names = ("programs", "tasks", "native_kernels", "repeated")
+        return {name.replace("_", " "): getattr(self, name) for name in names} | self.features
 
 
 class Watchdog:
@@ -115,6 +124,8 @@ class Session:
         self.report = Report()
         self._watchdog = Watchdog(options.time_limit_s)
         self._communicator: Any = None
+        self._ways: set[str] = set()
+        """Of the latest program."""
 
     def run(self, first_seed: int, count: int) -> Report:
         try:
@@ -179,6 +190,7 @@ class Session:
         mismatches = self._run_program(program, queues, native)
         self.report.programs += 1
         self.report.tasks += program.task_count
+        self.report.features.update(features(program) | self._ways)
         self.report.native_kernels += native.take_count()
         if self._is_wrong_anywhere(mismatches):
             program, latest = self._shrink(program, queues, native)
@@ -188,7 +200,9 @@ class Session:
     def _run_program(self, program: Program, queues: list[celerity.Queue], native: NativeKernels) -> list[str]:
         self._watchdog.begin(f"\n{program}")
         try:
-            return ProgramRun(program, queues, self.options, native).run()
+            run = ProgramRun(program, queues, self.options, native)
+            self._ways = run.ways
+            return run.run()
         except celerity.CelerityError:
             print(f"failed in\n{program}", file=sys.__stderr__, flush=True)
             raise
@@ -253,14 +267,17 @@ def main() -> int:
     parser.add_argument("--time-limit-s", type=float, default=defaults.time_limit_s, help="for one program")
     parser.add_argument("--shrink-s", type=float, default=defaults.shrink_s)
     parser.add_argument("--vary-machine", action="store_true", help="CPU devices and transports, too")
+    parser.add_argument("--counts", action="store_true", help="print what occurs in the programs as JSON")
     given = vars(parser.parse_args())
-    count, seed = given.pop("programs"), given.pop("seed")
+    count, seed, wants_counts = given.pop("programs"), given.pop("seed"), given.pop("counts")
     start_s = time.monotonic()
     report = run_programs(seed, count, Options(**given))
     if report.failure:
         print(f"[rank {celerity.rank()}] {report.failure}", flush=True)
         return 1
-    if celerity.is_master():
+    if celerity.is_master() and wants_counts:
+        print(json.dumps(report.counts()))
+    elif celerity.is_master():
         print(
             f"{report.programs} programs, {report.tasks} tasks, {report.native_kernels} native kernels, "
             f"{report.repeated} repeated submits: all as in the sequential run; {time.monotonic() - start_s:.1f} s on "

@@ -219,6 +219,8 @@ class ProgramRun:
         self.mismatches: list[str] = []
         self._choices = random.Random(program.settings.seed + 1)
         self._model = Model()
+        self.ways: set[str] = set()
+        """Names of the ways in which tasks were written, for tables."""
         self._native_percent = options.native_percent
         self._shapes = {number: decl.shape for number, decl in program.buffers.items()}
         self._dtypes = {number: dtype_of(decl) for number, decl in program.buffers.items()}
@@ -369,8 +371,10 @@ class ProgramRun:
         way = self._choices.random()
         if way < 0.5:
             return _with_name(oracle)
+        self.ways.add("a kernel as a method")
         model = Model()
         if way < 0.6:
+            self.ways.add("a method whose attribute changes")
             self.queue.wait()  # a task runs later than its submit, so that its attributes may change only now
             model = self._model
         model.number = oracle.number

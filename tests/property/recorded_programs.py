@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Random programs with recordings: tasks, recordings of several tasks, and replays among them, beside a model in NumPy.
 
+    python -m tests.property.recorded_programs --programs 200
+    mpiexec -n 2 python -m tests.property.recorded_programs --programs 200 --seed 7
+
 Values are unsigned 32-bit numbers that wrap, so that no division and no order of additions changes a result.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,6 +31,15 @@ HINTS: dict[str, Sequence[hints.Hint] | hints.Hint] = {
     "oversubscribed": hints.oversubscribe(3),
     "border first": hints.border_first(2),
 }
+#: The machines of live programs, which take turns.
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"devices": "cpu:1"},
+    {"devices": "cpu:3", "horizon_step": 2},
+    {"devices": "cpu:2", "lookahead": "infinite", "run_ahead": 2},
+    {"devices": "cpu:2", "lookahead": "none", "check": True},
+    {"devices": "cpu:4", "horizon_step": 1, "run_ahead": 2},
+)
+PROGRAMS_PER_RUNTIME = 8
 ONE = access.one_to_one()
 _WIDE = np.uint32
 
@@ -237,10 +252,10 @@ def run_recorded_programs(first_seed: int, count: int) -> Counter[str]:
         How many programs have each feature.
     """
     found: Counter[str] = Counter()
-    for begin in range(0, count, 8):
+    for begin in range(0, count, PROGRAMS_PER_RUNTIME):
         with ExitStack() as stack:
             queues = [stack.enter_context(celerity.Queue(priority=each)) for each in (0, 2, 4)]
-            for seed in range(first_seed + begin, first_seed + min(begin + 8, count)):
+            for seed in range(first_seed + begin, first_seed + min(begin + PROGRAMS_PER_RUNTIME, count)):
                 program = RecordedProgram(queues, seed)
                 program.run()
                 found.update(program.features.keys())
@@ -258,3 +273,29 @@ def check_distribution(found: Counter[str], count: int) -> None:
     }
     rare = {name for name in wanted if 100 * found[name] < 5 * count}
     assert not rare, f"in less than 5 % of the programs: {rare}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--counts", action="store_true", help="print the counts of the table as JSON")
+    options = parser.parse_args()
+    found: Counter[str] = Counter()
+    for first in range(options.seed, options.seed + options.programs, PROGRAMS_PER_RUNTIME):
+        settings = SETTINGS[first % len(SETTINGS)]
+        celerity.configure(**settings)
+        count = min(PROGRAMS_PER_RUNTIME, options.seed + options.programs - first)
+        found += run_recorded_programs(first, count)
+        celerity.configure(**dict.fromkeys(settings))
+    if not celerity.is_master():
+        return 0
+    if options.counts:
+        print(json.dumps({"programs": options.programs, **found}))
+    else:
+        check_distribution(found, options.programs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,8 +7,9 @@ python -m tests.property.template_programs --programs 2000
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
@@ -142,6 +143,7 @@ class TwoPipelines:
 class Counts:
     programs: int = 0
     with_templates: int = 0
+    """Programs of which a repetition was expanded from a template."""
     repetitions: int = 0
     expanded: int = 0
 
@@ -180,8 +182,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--counts", action="store_true", help="print the counts as JSON")
     options = parser.parse_args()
-    print(check_many(options.seed, options.programs))
+    counts = check_many(options.seed, options.programs)
+    print(json.dumps(asdict(counts)) if options.counts else counts)
     return 0
 
 

@@ -4,18 +4,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import celerity_py as celerity
-from tests.property.recorded_programs import check_distribution, run_recorded_programs
+from tests.property.recorded_programs import SETTINGS, check_distribution, run_recorded_programs
 
-SETTINGS: tuple[dict[str, Any], ...] = (
-    {"devices": "cpu:1"},
-    {"devices": "cpu:3", "horizon_step": 2},
-    {"devices": "cpu:2", "lookahead": "infinite", "run_ahead": 2},
-    {"devices": "cpu:2", "lookahead": "none", "check": True},
-    {"devices": "cpu:4", "horizon_step": 1, "run_ahead": 2},
-)
 PROGRAMS = 24
 
 
