@@ -13,6 +13,8 @@ namespace {
 
 /// The history that work without end of one queue may keep while another one stands still.
 constexpr std::size_t most_unexecuted_horizons = 4096;
+/// A growth that pauses for so many horizons is taken to have ended.
+constexpr std::uint64_t horizons_until_settled = 2;
 
 } // namespace
 
@@ -177,21 +179,20 @@ void instruction_graph_generator::plan_execution(const task& node, const executi
 	}
 }
 
-bool instruction_graph_generator::anticipate(const command& cmd, const execution_plan& plan) {
-	bool found_new = false;
+void instruction_graph_generator::anticipate(const command& cmd, const execution_plan& plan, std::vector<place>& wanted) {
 	const auto anticipate_on_host = [&](const transfer_id& transfer, const region& where) {
 		auto& buffer = m_buffers.at(transfer.buffer);
-		anticipate_boxes(buffer, host_memory, contiguous_boxes(where), found_new);
+		anticipate_boxes(buffer, host_memory, contiguous_boxes(where), wanted);
 	};
 	std::visit(overloaded{
 	               [](const epoch_command&) {},
 	               [](const horizon_command&) {},
-	               [&](const execution_command&) { anticipate_execution(*cmd.node, plan, found_new); },
+	               [&](const execution_command&) { anticipate_execution(*cmd.node, plan, wanted); },
 	               [&](const push_command& push) { for_each_sent_from_host(push, [&](const region& where) { anticipate_on_host(push.transfer, where); }); },
 	               [&](const await_push_command& await) {
 		               const memory_id fenced = cmd.node->fence_destination.memory;
 		               if(is_device_memory(fenced) && m_capabilities.has_direct_peer()) {
-			               anticipate_boxes(m_buffers.at(await.transfer.buffer), fenced, contiguous_boxes(await.awaited), found_new);
+			               anticipate_boxes(m_buffers.at(await.transfer.buffer), fenced, contiguous_boxes(await.awaited), wanted);
 			               return;
 		               }
 		               anticipate_on_host(await.transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, await) : await.awaited);
@@ -201,24 +202,23 @@ bool instruction_graph_generator::anticipate(const command& cmd, const execution
 		               const memory_id destination = cmd.node->fence_destination.memory;
 		               const memory_id last = memory_of(device_id(static_cast<std::uint32_t>(m_capabilities.num_devices) - 1));
 		               if(m_capabilities.can_copy(last, destination) || cmd.node->accesses.empty() || cmd.node->fence_box.empty()) return;
-		               anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, found_new);
+		               anticipate_box(m_buffers.at(cmd.node->accesses.front().buffer), host_memory, cmd.node->fence_box, wanted);
 	               },
 	           },
 	    cmd.operation);
-	return found_new;
 }
 
-void instruction_graph_generator::anticipate_boxes(buffer_state& buffer, const memory_id memory, const std::span<const box> wanted, bool& found_new) {
+void instruction_graph_generator::anticipate_boxes(buffer_state& buffer, const memory_id memory, const std::span<const box> boxes, std::vector<place>& wanted) {
 	auto& state = buffer.memories[memory.value];
 	// Looked up one by one if they are few, else in an index; merged accordingly.
-	const bool are_many = wanted.size() >= box_index::min_size;
+	const bool are_many = boxes.size() >= box_index::min_size;
 	const box_index anticipated = are_many ? box_index(state.anticipated) : box_index();
 	const auto is_anticipated = [&](const box& b) {
 		return are_many ? anticipated.covers(b)
 		                : std::any_of(state.anticipated.begin(), state.anticipated.end(), [&](const box& other) { return other.covers(b); });
 	};
 	bool is_new = false;
-	for(const box& b : wanted) {
+	for(const box& b : boxes) {
 		if(b.empty() || find_allocation(buffer, memory, b) != nullptr || is_anticipated(b)) continue;
 		is_new = true;
 		if(are_many) {
@@ -232,8 +232,17 @@ void instruction_graph_generator::anticipate_boxes(buffer_state& buffer, const m
 		merge_overlapping_bounding_boxes(state.anticipated);
 		merge_connected_boxes(state.anticipated);
 	}
-	found_new = true;
+	wanted.push_back({buffer.info.id, memory, state.num_allocations_made});
+	state.last_growth = m_num_held_horizons;
 	if(!std::exchange(state.has_grown, true)) m_growing.emplace_back(buffer.info.id, memory);
+}
+
+bool instruction_graph_generator::may_grow(const place& at) const {
+	const auto& buffer = m_buffers.at(at.buffer);
+	const auto& state = buffer.memories[at.memory.value];
+	if(buffer.is_dropped || state.num_allocations_made != at.num_allocations_made) return false;
+	if(state.anticipated.size() == 1 && state.anticipated.front().covers(buffer.domain)) return false;
+	return m_num_held_horizons < state.last_growth + horizons_until_settled;
 }
 
 void instruction_graph_generator::foresee_growth() {
@@ -282,17 +291,17 @@ region instruction_graph_generator::find_unread(const task& node, const await_pu
 	return region_difference(await.awaited, region(std::move(read)));
 }
 
-void instruction_graph_generator::anticipate_execution(const task& node, const execution_plan& plan, bool& found_new) {
+void instruction_graph_generator::anticipate_execution(const task& node, const execution_plan& plan, std::vector<place>& wanted) {
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		auto& buffer = m_buffers.at(node.accesses[a].buffer);
 		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
-			anticipate_boxes(buffer, plan.chunks[c].memory, boxes_in_memory(node.accesses[a], plan.accessed(a, c)), found_new);
+			anticipate_boxes(buffer, plan.chunks[c].memory, boxes_in_memory(node.accesses[a], plan.accessed(a, c)), wanted);
 		}
 	}
 	for(const auto& reduction : node.reductions) {
 		auto& buffer = m_buffers.at(reduction.buffer);
-		for(const auto& chunk : plan.chunks) anticipate_box(buffer, chunk.memory, buffer.domain, found_new);
-		if(plan.chunks.size() > 1 || reduction.include_current) anticipate_box(buffer, memory_to_combine_in(reduction, plan), buffer.domain, found_new);
+		for(const auto& chunk : plan.chunks) anticipate_box(buffer, chunk.memory, buffer.domain, wanted);
+		if(plan.chunks.size() > 1 || reduction.include_current) anticipate_box(buffer, memory_to_combine_in(reduction, plan), buffer.domain, wanted);
 	}
 }
 

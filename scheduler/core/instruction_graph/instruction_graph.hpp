@@ -56,9 +56,20 @@ class instruction_graph_generator {
 	/// Splits and maps `cmd`. Empty if `cmd` is no execution.
 	execution_plan plan(const command& cmd);
 
-	/// Notes the memory that `cmd` will want when it is compiled. Returns whether some of it is not allocated yet. Waiting for further commands may then pay, as
-	/// all wants of a buffer become one allocation.
-	bool anticipate(const command& cmd, const execution_plan& plan);
+	/// A buffer in one memory, as long as nothing more is allocated for it there.
+	struct place {
+		buffer_id buffer;
+		memory_id memory;
+		std::size_t num_allocations_made;
+	};
+	/// Notes the memory that `cmd` will want when it is compiled. Adds to `wanted` the places where some of it is new: neither allocated nor noted before.
+	void anticipate(const command& cmd, const execution_plan& plan, std::vector<place>& wanted);
+	/// Whether what is wanted here is not allocated yet, and later commands may want more. Waiting for them may then pay, as all wants of a buffer become one
+	/// allocation. It does not pay if the whole buffer is wanted as one box, if the program has dropped the buffer, or if nothing new has been wanted here for
+	/// two horizons.
+	bool may_grow(const place& at) const;
+	/// The program will not use the buffer in any further command; `destroy_buffer` follows.
+	void announce_destruction(const buffer_id id) { m_buffers.at(id).is_dropped = true; }
 	/// To be called at each horizon that is held back. If the wants of a buffer have grown in one direction for several horizons, and there is memory to spare,
 	/// the rest of the buffer in this direction is wanted at once. Execution then need not wait for the end of the growth.
 	void foresee_growth();
@@ -100,6 +111,7 @@ class instruction_graph_generator {
 		box_vector anticipated;                    ///< wanted by commands not compiled yet
 		growth_forecast forecast;
 		bool has_grown = false;                    ///< `anticipated` has grown since the last horizon
+		std::uint64_t last_growth = 0;             ///< of `anticipated`: the number of horizons that were held back before
 		std::size_t foreseen_bytes = 0;            ///< allocated or wanted for growth that is only expected
 		std::size_t num_allocations_made = 0;
 	};
@@ -119,6 +131,7 @@ class instruction_graph_generator {
 		std::vector<memory_state> memories; ///< by memory id
 		std::vector<await_push_command> receives; ///< that no task has read yet
 		bool has_warned = false; ///< of many allocations, in any memory
+		bool is_dropped = false; ///< by the program
 		recent_buffers::round last_use = 0;
 	};
 	/// A part of the buffer in one memory.
@@ -277,11 +290,11 @@ class instruction_graph_generator {
 	void compile_horizon(const command_phase& now, const task& node);
 	void apply_epoch(instruction_id epoch);
 	void plan_execution(const task& node, const execution_command& execution, execution_plan& plan) const;
-	void anticipate_boxes(buffer_state& buffer, memory_id memory, std::span<const box> wanted, bool& found_new);
-	void anticipate_box(buffer_state& buffer, const memory_id memory, const box& wanted, bool& found_new) {
-		anticipate_boxes(buffer, memory, std::span(&wanted, 1), found_new);
+	void anticipate_boxes(buffer_state& buffer, memory_id memory, std::span<const box> boxes, std::vector<place>& wanted);
+	void anticipate_box(buffer_state& buffer, const memory_id memory, const box& one, std::vector<place>& wanted) {
+		anticipate_boxes(buffer, memory, std::span(&one, 1), wanted);
 	}
-	void anticipate_execution(const task& node, const execution_plan& plan, bool& found_new);
+	void anticipate_execution(const task& node, const execution_plan& plan, std::vector<place>& wanted);
 	void foresee_growth(buffer_state& buffer, memory_id memory);
 	region find_unread(const task& node, const await_push_command& await) const;
 

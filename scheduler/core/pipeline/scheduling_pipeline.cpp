@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "scheduling_pipeline.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace celerity {
@@ -39,6 +40,7 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 	m_replays.forget_buffer(id, position().tasks);
 	m_tasks.destroy_buffer(id);
 	m_commands.destroy_buffer(id);
+	m_instructions.announce_destruction(id);
 	m_held.emplace_back(destroy_event{id}); // commands that use it may still be held
 	compile_ready();
 }
@@ -98,16 +100,12 @@ void scheduling_pipeline::notify_epoch_reached(const task_id reached) {
 
 void scheduling_pipeline::hold(command&& cmd) {
 	auto plan = m_instructions.plan(cmd);
-	const bool wants_memory = m_lookahead != lookahead_mode::none && m_instructions.anticipate(cmd, plan);
+	std::vector<instruction_graph_generator::place> wanted;
+	if(m_lookahead != lookahead_mode::none) m_instructions.anticipate(cmd, plan, wanted);
 	const submission_id submission = cmd.node->submission;
 	if(is_flushing(cmd)) ++m_num_flushing;
-	if(wants_memory) {
-		m_horizons_since_want = 0;
-	} else if(std::holds_alternative<horizon_command>(cmd.operation)) {
-		++m_horizons_since_want;
-		if(m_lookahead == lookahead_mode::automatic) m_instructions.foresee_growth();
-	}
-	m_held.emplace_back(held_command{std::move(cmd), std::move(plan), wants_memory});
+	if(m_lookahead == lookahead_mode::automatic && std::holds_alternative<horizon_command>(cmd.operation)) m_instructions.foresee_growth();
+	m_held.emplace_back(held_command{std::move(cmd), std::move(plan), std::move(wanted)});
 	if(m_held.size() >= max_held_commands) {
 		if(!m_warned_cap && m_notify) m_notify({.kind = planning_notice::kind_type::full_lookahead, .submission = submission, .number = max_held_commands});
 		m_warned_cap = true;
@@ -117,14 +115,13 @@ void scheduling_pipeline::hold(command&& cmd) {
 }
 
 bool scheduling_pipeline::may_compile_next() const {
-	if(m_held.empty()) return false;                                     // nothing to do
-	if(m_lookahead == lookahead_mode::none) return true;                 // never wait
-	if(m_num_flushing > 0) return true;                                  // somebody waits for the held commands
+	if(m_held.empty()) return false;                          // nothing to do
+	if(m_lookahead == lookahead_mode::none) return true;      // never wait
+	if(m_num_flushing > 0) return true;                       // somebody waits for the held commands
 	const auto* const front = std::get_if<held_command>(&m_held.front());
-	if(front == nullptr) return true;                                    // wants no memory
-	if(!front->wants_memory) return true;                                // compiling it cannot cause an allocation that waiting would enlarge
-	if(m_lookahead == lookahead_mode::infinite) return false;            // only a flush ends it
-	return m_horizons_since_want >= horizons_until_release;              // the pattern has stopped growing
+	if(front == nullptr || front->wanted.empty()) return true; // compiling it cannot cause an allocation that waiting would enlarge
+	if(m_lookahead == lookahead_mode::infinite) return false; // only a flush ends it
+	return std::none_of(front->wanted.begin(), front->wanted.end(), [&](const auto& place) { return m_instructions.may_grow(place); });
 }
 
 void scheduling_pipeline::compile_ready() {

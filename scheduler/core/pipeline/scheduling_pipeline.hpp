@@ -25,7 +25,7 @@ namespace celerity {
 
 enum class lookahead_mode : std::uint8_t {
 	none,      ///< compile each command at once
-	automatic, ///< hold commands back while they still want new memory, until two horizons pass without
+	automatic, ///< hold commands back while the buffers whose memory they want may still grow
 	infinite,  ///< hold everything back until something must be flushed
 };
 template <>
@@ -85,9 +85,6 @@ class scheduling_pipeline {
 	std::uint64_t num_released_horizons() const { return m_num_released_horizons; }
 
   private:
-	/// A growth pattern that pauses for two horizons is taken to have ended.
-	static constexpr std::size_t horizons_until_release = 2;
-
 	struct destroy_event {
 		buffer_id buffer;
 	};
@@ -95,7 +92,7 @@ class scheduling_pipeline {
 	struct held_command {
 		command cmd;
 		instruction_graph_generator::execution_plan plan;
-		bool wants_memory;
+		std::vector<instruction_graph_generator::place> wanted; ///< where it wants new memory
 	};
 	using held_event = std::variant<held_command, destroy_event, flush_event>;
 
@@ -107,8 +104,7 @@ class scheduling_pipeline {
 	command_graph_generator m_commands;
 	instruction_graph_generator m_instructions;
 	std::deque<held_event> m_held;
-	std::size_t m_num_flushing = 0;         ///< events in m_held that force everything before them out
-	std::size_t m_horizons_since_want = 0;  ///< horizons held since the last command that wants memory
+	std::size_t m_num_flushing = 0; ///< events in m_held that force everything before them out
 	bool m_warned_cap = false;
 	pipeline_counts m_counts;
 	std::uint64_t m_num_released_horizons = 0;

@@ -136,7 +136,6 @@ bool scheduling_pipeline::read_state(const std::span<const buffer_id> buffers) {
 	m_tasks.walk_state(reader, buffers);
 	m_commands.walk_state(reader, buffers);
 	m_instructions.walk_state(reader, buffers);
-	reader.number(std::min(m_horizons_since_want, horizons_until_release));
 	return true;
 }
 
