@@ -262,7 +262,7 @@ class Queue(IsHandle):
         """Run a function, and remember its kernels and host tasks for `replay`. Collective.
 
         The kernels and host tasks that the function submits run as always. If buffers take turns, record one full turn:
-        after the function, each name stands for the same buffer as before it.
+        after the function, each name stands for the same buffer as before it, and each value that it reads is the same.
 
         Args:
             function: Called once, without arguments, on this thread. Its result is dropped.
@@ -294,9 +294,10 @@ class Queue(IsHandle):
 
         Raises:
             ArgumentTypeError: If `times` is no integer, or the first argument is no recording.
-            UsageError: If `times` is negative, the recording belongs to another queue, a buffer of the recording has
-                been dropped, or the function of a task has changed since: its code, its defaults, or a variable from
-                outside that is a number, a string or a tuple of them.
+            UsageError: If `times` is negative, the recording belongs to another queue, or a buffer of the recording has
+                been dropped. If `times` is not 0: if the recorded function has changed what it reads; if a plain value,
+                array or buffer that it reads is another one now; or if the function of a task has changed since: its
+                code, its defaults, or a variable from outside that is a number, a string or a tuple of them.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from celerity_py import _native
 from celerity_py._native import PortRecord
-from celerity_py.calls.named_buffers import describe_exchanged, find_buffers
 from celerity_py.calls.outer_variables import OuterVariables
+from celerity_py.calls.reached_values import Reached, Watch, find_changed, reached_values
 from celerity_py.kernels import name_of
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
@@ -42,7 +42,7 @@ class Recording(IsHandle):
 
     __slots__ = (
         *("__weakref__", "buffers", "functions", "name", "outer_variables", "queue", "runtime", "site"),
-        *("exchanged", "submissions", "tasks", "thread"),
+        *("changed", "submissions", "tasks", "thread", "watch"),
     )
 
     def __init__(self, queue: Any, runtime: Runtime, name: str, frame: FrameType) -> None:
@@ -58,8 +58,10 @@ class Recording(IsHandle):
         self.buffers: list[BufferRecord] = []
         #: The last submission of each Python function, with the function's code and defaults then.
         self.functions: list[tuple[Submission, CodeType, Any]] = []
-        #: Names that the function has left with other buffers, as messages show them.
-        self.exchanged: str | None = None
+        #: A value that the function reads and has changed, in words.
+        self.changed: str | None = None
+        #: What the function reads.
+        self.watch = Watch(())
         checks = runtime.call_checks
         self.outer_variables = OuterVariables() if checks is None else checks.outer_variables
 
@@ -97,16 +99,25 @@ class Recording(IsHandle):
             f"recording holds kernels and host tasks only: do this before queue.record(), or after it."
         )
 
-    def note_what_may_change(self) -> None:
-        """Remember the buffers, and the functions as they are now."""
+    def note_what_may_change(self, function: Any, before: Mapping[str, Reached]) -> None:
+        """Remember the buffers, the functions as they are now, and what the recorded function reads.
+
+        `before`: what it reached before it ran.
+        """
         ports = (arg for each in self.submissions for arg in each.args if isinstance(arg, PortRecord))
         self.buffers = list({id(port.record): port.record for port in ports}.values())
+        codes = set()
         for submission in {id(each.function): each for each in self.submissions}.values():
-            function = submission.function
-            if isinstance(function, FunctionType):
+            task = submission.function
+            codes.add(getattr(task, "__code__", None))
+            if isinstance(task, FunctionType):
                 if self.runtime.call_checks is None:  # it notes them at each submit
                     self.outer_variables.note(submission)
-                self.functions.append((submission, function.__code__, function.__defaults__))
+                self.functions.append((submission, task.__code__, task.__defaults__))
+        now = reached_values(function, frozenset(filter(None, codes)))
+        self.changed = _describe_change(before, now)
+        used = {id(record) for record in self.buffers}
+        self.watch = Watch([each for each in now.values() if each.kept.kind != "buffer" or id(each.kept.value) in used])
 
     def hold_buffers(self) -> list[Buffer]:
         """The buffers, which live as long as the result does.
@@ -125,17 +136,26 @@ class Recording(IsHandle):
             held.append(buffer)
         return held
 
-    def check_turn(self, times: int) -> None:
-        """Refuse several repetitions of half a turn.
+    def check_values(self) -> None:
+        """Refuse a replay that would not do what a call of the function does.
 
         Raises:
-            UsageError: If the function has left names of buffers exchanged.
+            UsageError: If the function changes a value that it reads, or if such a value is another one now.
         """
-        if times > 1 and self.exchanged is not None:
+        if self.changed is not None:
             raise UsageError(
-                f"queue.replay({self.name}): times= is {times}, but one call of {self.name!r} is half a turn: "
-                f"{self.exchanged}. Each repetition uses the buffers of the recording, whatever the names are then. "
-                f"Record a function that calls it until each name has its buffer again, such as twice."
+                f"queue.replay({self.name}): one call of {self.name!r} {self.changed}. Each repetition has the buffers "
+                f"and values of the recording (made at {self.site}), whatever the names are then. Record a function in "
+                f"which each name has its buffer again at the end, such as one that calls {self.name!r} twice. Keep a "
+                f"number that changes from step to step in a buffer, which a task of the recording updates."
+            )
+        moved = self.watch.find_moved()
+        if moved is not None:
+            words, then, now = moved
+            raise UsageError(
+                f"{self!r} cannot be replayed: {self.name!r} reads {words!r}, which was {then} then and is {now} now. "
+                f"A replay has the buffers and values of its recording. Record again after such a change, or keep the "
+                f"value in a buffer."
             )
 
     def check_functions(self) -> None:
@@ -163,20 +183,45 @@ class Recording(IsHandle):
         )
 
 
+def _describe_change(before: Mapping[str, Reached], now: Mapping[str, Reached]) -> str | None:
+    """A value that a recorded function has changed, in words. A container may become longer, such as a cache."""
+    for words, then, after in find_changed(before, now):
+        if after.kind == "length":
+            continue
+        what = "is half a turn" if after.kind == "buffer" else "changes what it reads"
+        return f"{what}: {words!r} was {then} before the function ran, and is {after} behind it"
+    return None
+
+
+def _check_signature(function: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):  # some functions in C have none
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        name = name_of(function)
+        raise ArgumentTypeError(
+            f"queue.record() calls {name}(), which does not fit its signature {name}{signature}: {error}. Record a "
+            f"function without arguments, such as lambda: {name}(...)."
+        ) from None
+
+
 def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: FrameType) -> Recording:
     """See `Queue.record`."""
     if not callable(function):
         raise ArgumentTypeError(f"queue.record() takes a function without arguments, not {function!r}.")
+    _check_signature(function)
     recording = Recording(queue, runtime, name_of(function), frame)
-    before = find_buffers(function)
+    before = reached_values(function)
     result = runtime.submitter.record(function, recording.tasks, recording.submissions, recording)
-    recording.exchanged = describe_exchanged(before, find_buffers(function))
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         raise ArgumentTypeError(
             f"queue.record() got {recording.name!r}, which returns a {type(result).__name__} that nobody runs. "
             f"Record a plain function that submits its tasks before it returns."
         )
-    recording.note_what_may_change()
+    recording.note_what_may_change(function, before)
     recording.hold_buffers()
     return recording
 
@@ -203,8 +248,9 @@ def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
         raise UsageError(
             f"{recording!r} belongs to another queue. Replay it with the queue that has recorded it, or record again."
         )
-    recording.check_turn(count)
-    recording.check_functions()
     held = recording.hold_buffers()
+    if count > 0:
+        recording.check_functions()
+        recording.check_values()
     runtime.submitter.replay(recording.tasks, recording.submissions, count, frame)
     del held  # no buffer may die while native code submits tasks that access it

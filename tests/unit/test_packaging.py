@@ -29,7 +29,7 @@ INSTALLED = {
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
-        named_buffers outer_variables padding partial_results views
+        named_paths outer_variables padding partial_results reached_values views
     """,
     "celerity_py/cli": """
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words

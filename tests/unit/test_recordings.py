@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import gc
 import json
@@ -12,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,26 +83,32 @@ def test_a_replay_repeats_the_function(queue: celerity.Queue, fields: Fields, ti
 
 def test_a_replay_knows_the_mappers_values_and_conditions_of_its_recording(queue: celerity.Queue) -> None:
     out = celerity.Buffer.from_array(np.zeros(12, np.int64))
-    state: dict[str, Any] = {"low": 2, "amount": np.array([5, 0]), "calls": 0}
+    state: dict[str, Any] = {"low": 2, "amount": np.array([5, 0]), "calls": []}
 
     def write(chunk: Any, view: Any, amount: Any) -> None:
         view.array[...] += amount[0]
 
     def step() -> None:
-        state["calls"] += 1
+        state["calls"].append(1)
         if state["low"] == 2:
             low = state["low"]
             queue.parallel_for(1, write, out.read_write(lambda chunk: slice(low, low + 3)), state["amount"])
         queue.host_task(write, out.read_write(access.fixed(celerity.Box((11,), (12,)))), (7,))
 
     recorded = queue.record(step)
+    queue.replay(recorded, 2)
     state["low"] = 9
-    state["amount"][0] = 1000
-    queue.replay(recorded, 3)
+    with pytest.raises(UsageError, match=r"reads .state\['low'\]., which was 2 then and is 9 now"):
+        queue.replay(recorded, 1)
+    state["low"], state["amount"][0] = 2, 1000
+    with pytest.raises(UsageError, match=r"reads .state\['amount'\]., which was an array"):
+        queue.replay(recorded, 1)
+    state["amount"][0] = 5
+    queue.replay(recorded, 1)
     expected = np.zeros(12, np.int64)
     expected[2:5], expected[11] = 4 * 5, 4 * 7
     np.testing.assert_array_equal(queue.fence(out).result(20), expected)
-    assert state["calls"] == 1
+    assert len(state["calls"]) == 1
 
 
 def test_reductions_are_reduced_again(queue: celerity.Queue, fields: Fields) -> None:
@@ -299,6 +307,12 @@ def test_only_a_function_can_be_recorded(queue: celerity.Queue, function: Any) -
         queue.record(function)
 
 
+def test_a_function_with_arguments_is_refused(queue: celerity.Queue) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"calls <lambda>\(\), which does not fit .*\(i\): missing .*'i'"):
+        queue.record(lambda i: None)  # type: ignore[arg-type, misc]
+    queue.record(functools.partial(Values.submit, Values(queue), 1.0))
+
+
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_a_function_that_nobody_runs_is_refused(queue: celerity.Queue, fields: Fields) -> None:
     async def later() -> None:
@@ -373,11 +387,181 @@ def test_half_a_turn_is_not_repeated(queue: celerity.Queue) -> None:
     ]
     for half, name in halves:
         recorded = queue.record(half)
-        queue.replay(recorded, 1)  # the other half may be another recording
-        with pytest.raises(UsageError, match=rf"is half a turn: .{name}. was B\d+ .(first|second). before"):
-            queue.replay(recorded, 2)
+        queue.replay(recorded, 0)
+        for times in (1, 2):  # a loop of single repetitions would use the same buffers again and again, too
+            with pytest.raises(UsageError, match=rf"is half a turn: .{name}. was B\d+ .(first|second). before"):
+                queue.replay(recorded, times)
     for whole in (lambda: (swap(), swap()), functools.partial(submit, turns.pair, 2)):
         queue.replay(queue.record(whole), 3)
+
+
+class Slotted:
+    __slots__ = ("amount",)
+
+    def __init__(self, amount: float) -> None:
+        self.amount = amount
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    amount: float
+
+
+class Values:
+    """A plain value in many places, handed on as an argument or used in the recorded function."""
+
+    of_class = 1.0
+
+    def __init__(self, queue: celerity.Queue) -> None:
+        self.queue = queue
+        self.u = celerity.Buffer.from_array(START, name="u")
+        self.other = celerity.Buffer.from_array(START, name="other")
+        self.amount = 1.0
+        self.table = {"a": [Slotted(1.0), Slotted(2.0)]}
+        self.deep = SimpleNamespace(frozen=Frozen(1.0), turn=(1.0, 2.0))
+        self.unused = 1.0
+
+    @property
+    def computed(self) -> float:
+        raise AssertionError("no property is called")
+
+    def submit(self, amount: float, u: celerity.Buffer | None = None) -> None:
+        u = self.u if u is None else u
+        self.queue.parallel_for((4, 6), add, u.write(ONE), self.other.read(ONE), amount)
+
+    def of_attribute(self) -> None:
+        self.submit(self.amount)
+
+    def of_alias(self) -> None:
+        table = self.table
+        self.submit(table["a"][1].amount)
+
+    def of_loop(self) -> None:
+        for slotted in self.table["a"]:
+            self.submit(slotted.amount)
+
+    def of_frozen(self) -> None:
+        self.submit(self.deep.frozen.amount * 2)
+
+    def of_branch(self) -> None:
+        if self.deep.turn[0] > 0:
+            self.submit(1.0)
+
+    def of_class_attribute(self) -> None:
+        self.submit(self.of_class)
+
+    def of_comprehension(self) -> None:
+        [self.submit(amount + self.amount) for amount in (1.0, 2.0)]
+
+
+def set_table(values: Values) -> None:
+    values.table["a"][1].amount = 7.0
+
+
+def set_frozen(values: Values) -> None:
+    values.deep.frozen = Frozen(7.0)
+
+
+def set_turn(values: Values) -> None:
+    values.deep.turn = (-1.0, 2.0)
+
+
+def hand_on(values: Values) -> None:
+    values.submit(values.amount, values.u)
+
+
+CHANGES: dict[str, tuple[Callable[[Values], Callable[[], Any]], Callable[[Values], Any], str]] = {
+    "attribute": (lambda v: v.of_attribute, lambda v: setattr(v, "amount", 7), "'self.amount', which was 1.0"),
+    "alias": (lambda v: v.of_alias, set_table, r"""\"self.table\['a'\]\[1\].amount", which was 2.0"""),
+    "loop": (lambda v: v.of_loop, set_table, r"""\"self.table\['a'\]\[1\].amount", which was 2.0"""),
+    "more": (
+        lambda v: v.of_loop, lambda v: v.table["a"].append(Slotted(3.0)),
+        r"""\"len\(self.table\['a'\]\)", which was 2 then and is 3 now"""
+    ),
+    "frozen": (lambda v: v.of_frozen, set_frozen, "'self.deep.frozen', which was .*amount=1.0"),
+    "branch": (lambda v: v.of_branch, set_turn, r"'self.deep.turn', which was \(1.0, 2.0\)"),
+    "class": (lambda v: v.of_class_attribute, lambda v: setattr(v, "of_class", 7), "'self.of_class', which was 1.0"),
+    "inner": (lambda v: v.of_comprehension, lambda v: setattr(v, "amount", 7), "'self.amount', which was 1.0"),
+    "object": (lambda v: lambda: hand_on(v), lambda v: setattr(v, "amount", 7), "'v.amount', which was 1.0"),
+    "buffer": (lambda v: v.of_attribute, lambda v: setattr(v, "u", v.other), '\'self.u\', which was B[0-9]+ "u"'),
+    "buffer of an object": (
+        lambda v: lambda: hand_on(v), lambda v: setattr(v, "u", v.other), '\'v.u\', which was B[0-9]+ "u"'
+    ),
+    "partial": (
+        lambda v: functools.partial(hand_on, v), lambda v: setattr(v, "u", v.other), "'argument 0.u', which was"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_changed_value_of_the_recorded_function_is_named(queue: celerity.Queue, case: str) -> None:
+    of, change, message = CHANGES[case]
+    values = Values(queue)
+    kept = values.u  # it lives on
+    recorded = queue.record(of(values))
+    values.unused = 2.0
+    queue.replay(recorded, 2)
+    change(values)
+    with pytest.raises(UsageError, match=f"reads {message}.* Record again after such a change"):
+        queue.replay(recorded, 1)
+    queue.replay(recorded, 0)
+    assert kept is not None
+
+
+def test_a_function_that_changes_what_it_reads_is_not_repeated(queue: celerity.Queue) -> None:
+    values = Values(queue)
+    count = 0
+
+    def of_cell() -> None:
+        nonlocal count
+        count += 1
+        values.submit(float(count))
+
+    def of_attribute() -> None:
+        values.submit(values.amount)
+        values.amount += 0.5
+
+    for step, name, then, now in ((of_cell, "count", "0", "1"), (of_attribute, "values.amount", "1.0", "1.5")):
+        recorded = queue.record(step)
+        with pytest.raises(UsageError, match=f"changes what it reads: .{name}. was {then} before .* is {now} behind"):
+            queue.replay(recorded, 1)
+
+
+def test_what_only_tasks_read_and_change_is_left_alone(queue: celerity.Queue) -> None:
+    values, seen = Values(queue), [0]
+    calls = 0
+
+    def step() -> None:
+        def count(part: Any) -> None:
+            nonlocal calls
+            calls += 1
+            seen[0] += 1
+
+        values.of_attribute()
+        queue.host_task(count)
+        queue.host_task(lambda part: seen.append(len(seen)))
+
+    recorded = queue.record(step)
+    queue.replay(recorded, 3)
+    queue.wait()
+    assert calls == 4
+    assert len(seen) == 5
+
+
+def test_a_recording_keeps_no_owner_of_buffers_alive(queue: celerity.Queue) -> None:
+    owners = [Values(queue)]
+
+    def record() -> list[celerity.Recording]:
+        values = owners[-1]
+        return [queue.record(values.of_attribute), queue.record(lambda: hand_on(values))]
+
+    recordings = record()
+    for recorded in recordings:
+        queue.replay(recorded, 1)
+    gone = weakref.ref(owners[-1])
+    queue.wait()
+    owners.clear()
+    assert gone() is None
 
 
 def test_only_a_recording_can_be_replayed(queue: celerity.Queue, fields: Fields) -> None:

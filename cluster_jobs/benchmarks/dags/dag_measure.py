@@ -147,7 +147,8 @@ class Replayed(Ours):
     def reset(self) -> None:
         """Make new buffers and a new recording, and undo the recorded run: the results are those of replays."""
         super().reset()
-        self._recorded = self.queue.record(self._resident.run)
+        self._recorded = self.queue.record(self._resident.submit_steps)
+        self._resident.runs += 1
         self._resident.renew(self.program.buffers)
 
 

@@ -389,10 +389,14 @@ class ResidentProgram:
         return celerity.kernel(cpu=cpu, cuda=cuda, name=kernel.name)
 
     def run(self) -> None:
+        """Submit all steps, and count the run; does not wait."""
+        self.submit_steps()
+        self.runs += 1
+
+    def submit_steps(self) -> None:
         """Submit all steps; does not wait."""
         for number in range(len(self._launches)):
             self.submit_step(number)
-        self.runs += 1
 
     def submit_step(self, number: int) -> None:
         """Submit one step; does not wait."""

@@ -160,7 +160,7 @@ class OursTogether(Runner):
 
             def run() -> None:
                 for resident in residents:
-                    resident.run()
+                    resident.submit_steps()
 
             with self._one_records:
                 self._recordings[key] = self._queue.record(run)

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: MIT
+"""The plain values, arrays and buffers that a function reaches by the paths of its bytecode, and whether they change.
+
+Attributes come from dictionaries and slots of objects: no property and no `__getattr__` is called. Functions of the
+program that a path leads to are followed. An object that is handed on whole counts with the attributes that any of
+these functions names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import itemgetter
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from celerity_py.calls.named_paths import EACH, MOST_STEPS, Path, Step, named_paths
+from celerity_py.comparison.value_digests import sampled_digest_of
+from celerity_py.kernels import CudaKernel, Kernel
+from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.refused_operators import IsHandle, StandsForArray
+
+NOTHING: Final = object()
+_MOST_ELEMENTS: Final = 64
+_MOST_PLACES: Final = 4096
+_MOST_FUNCTIONS: Final = 256
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)
+_FOREIGN: Final = sys.stdlib_module_names | {"celerity_py", "numpy", "cupy", "mpi4py"}
+#: Methods of containers that give elements.
+_READERS: Final = frozenset({"get", "items", "values", "keys", "copy", "index", "count", "pop"})
+
+
+class Place(NamedTuple):
+    """Where a value lies: a function that gives the value at the root of a path, the steps, and the path in words."""
+
+    root: Callable[[], Any]
+    steps: tuple[Step, ...]
+    words: str
+
+    def value(self) -> Any:
+        """The value now; `NOTHING` if there is none any more."""
+        value = self.root()
+        for step in self.steps:
+            if value is NOTHING:
+                break
+            value = part_of(value, step)
+        return value
+
+    def extended(self, step: Step) -> Place:
+        """A place that is one step further."""
+        kind, key = step
+        if kind == ".":
+            words = f"{self.words}.{key}"
+        elif kind == "[":
+            words = f"{self.words}[{key!r}]"
+        else:
+            words = f"len({self.words})" if kind == "len" else self.words.rpartition(".")[0] or "self"
+        return Place(self.root, (*self.steps, step), words)
+
+
+class Kept(NamedTuple):
+    """A value as it was: its kind, and something to compare, which keeps no buffer alive."""
+
+    kind: str
+    value: Any
+
+    def is_same(self, other: Kept) -> bool:
+        """Whether a function that reads the one value instead of the other one does the same."""
+        a, b = self.value, other.value
+        if self.kind != other.kind or a is b:
+            return self.kind == other.kind
+        if self.kind in {"buffer", "code", "object"}:
+            return False
+        return type(a) is type(b) and repr(a) == repr(b)  # NaN equals nothing, and 0 equals 0.0
+
+    def __str__(self) -> str:
+        if self.kind == "buffer":
+            return str(self.value.label)
+        if self.kind == "array":
+            return "an array"
+        text = repr(self.value) if self.kind != "code" else f"the function {self.value.co_name}"
+        return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class Reached(NamedTuple):
+    """A place that a function reaches, and what was there."""
+
+    place: Place
+    kept: Kept
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value cannot change, and can be compared: a number, a text, or a tuple or frozen dataclass of these."""
+    if isinstance(value, _PLAIN):
+        return True
+    if isinstance(value, tuple):
+        return all(map(is_plain, value))
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen:
+        return False
+    return all(is_plain(attribute_of(value, field.name)) for field in dataclasses.fields(value))
+
+
+def keep(value: Any) -> Kept | None:
+    """A value in the form in which it is compared; None if it is of another kind."""
+    if isinstance(value, StandsForArray):
+        record = getattr(value, "record", None)
+        return Kept("buffer", record) if isinstance(record, BufferRecord) else None
+    if is_plain(value):
+        return Kept("plain", value)
+    if isinstance(value, np.ndarray):
+        return None if value.dtype.hasobject else Kept("array", (value.shape, value.dtype, sampled_digest_of(value)))
+    if isinstance(value, Kernel | CudaKernel | IsHandle):
+        return Kept("object", value)
+    function = value.__func__ if isinstance(value, MethodType) else value
+    if isinstance(function, FunctionType):
+        return Kept("code", function.__code__) if _is_of_program(function) else None
+    return None
+
+
+def attribute_of(value: Any, name: str) -> Any:
+    """An attribute as it lies in a dictionary or slot of the object, or in its class; `NOTHING` for all others."""
+    if not _comes_from_class(value.__class__, name):
+        own = _dictionary_of(value).get(name, NOTHING)
+        if own is not NOTHING:
+            return own
+    if isinstance(value, ModuleType):
+        return NOTHING
+    if name == "__self__" and isinstance(value, MethodType):
+        return value.__self__
+    is_class = isinstance(value, type)
+    found = _find_in_class(value if is_class else type(value), name)
+    if isinstance(found, MemberDescriptorType) and not is_class:
+        return found.__get__(value) if _is_set(found, value) else NOTHING
+    if isinstance(found, staticmethod):
+        return found.__func__
+    if isinstance(found, classmethod):
+        return MethodType(found.__func__, value if is_class else type(value))
+    if isinstance(found, FunctionType):
+        return found if is_class else MethodType(found, value)
+    return NOTHING if hasattr(type(found), "__get__") else found
+
+
+def _find_in_class(kind: type, name: str) -> Any:
+    for base in kind.__mro__:
+        found = vars(base).get(name, NOTHING)
+        if found is not NOTHING:
+            return found
+    return NOTHING
+
+
+@functools.lru_cache(maxsize=4096)
+def _comes_from_class(kind: Any, name: str) -> bool:
+    """Whether an attribute of an instance is that of a slot or property of its class, or the instance a class."""
+    return issubclass(kind, type) or hasattr(type(_find_in_class(kind, name)), "__set__")
+
+
+def part_of(value: Any, step: Step) -> Any:
+    """The value one step further; `NOTHING` if there is none."""
+    kind, key = step
+    if kind == ".":
+        return attribute_of(value, key)
+    if kind == "self":
+        return attribute_of(value, "__self__")
+    try:
+        if kind == "len":
+            return len(value) if isinstance(value, (list, tuple, dict)) else NOTHING
+        if isinstance(value, dict):
+            return dict.get(value, key, NOTHING)
+        if isinstance(value, list | tuple) and isinstance(key, int | slice):
+            return value[key]
+    except (LookupError, TypeError):
+        pass
+    return NOTHING
+
+
+def reached_values(function: Any, excluded: frozenset[CodeType] = frozenset()) -> dict[str, Reached]:
+    """The values that a function reaches, by the words with which it reaches them, such as "u" and "states[0].dt".
+
+    Args:
+        function: A function, method, `functools.partial`, or an object with `__call__`.
+        excluded: The code of functions that do not count.
+    """
+    walk = _Walk(excluded)
+    walk.enter(Place(lambda: function, (), "self"), function)
+    walk.explore()
+    return walk.found
+
+
+class _Walk:
+    """One search for values."""
+
+    def __init__(self, excluded: frozenset[CodeType]) -> None:
+        self.found: dict[str, Reached] = {}
+        self._excluded = excluded
+        self._attributes: set[str] = set()
+        self._entered: set[tuple[CodeType, str]] = set()
+        self._whole: dict[tuple[int, str], tuple[Place, Any]] = {}  # objects that are handed on
+
+    def enter(self, place: Place, function: Any, bound: Mapping[str, Place] | None = None) -> None:
+        """Follow a function that lies at a place. `bound`: the places of arguments."""
+        if isinstance(function, functools.partial):
+            self._enter_partial(place, function)
+            return
+        if not isinstance(function, FunctionType | MethodType):
+            function = attribute_of(function, "__call__")
+            place = place.extended((".", "__call__"))._replace(words=place.words)
+        places = dict(bound or {})
+        if isinstance(function, MethodType):
+            owner, function = function.__self__, function.__func__
+            if isinstance(function, FunctionType) and function.__code__.co_argcount:
+                found = place.extended(("self", None))
+                found = found if place.steps else Place(_holder(owner), (), "self")
+                places = {function.__code__.co_varnames[0]: found, **places}
+        if isinstance(function, FunctionType):
+            self._follow(function, places)
+
+    def _enter_partial(self, place: Place, given: functools.partial[Any]) -> None:
+        function = given.func
+        code = getattr(function, "__code__", None)
+        names = code.co_varnames[isinstance(function, MethodType) :] if isinstance(code, CodeType) else ()
+        bound = {name: Place(_holder(value), (), name) for name, value in given.keywords.items()}
+        for number, (name, value) in enumerate(zip(names, given.args, strict=False)):
+            bound[name] = Place(_holder(value), (), f"argument {number}")
+        self.enter(place, function, bound)
+
+    def _follow(self, function: FunctionType, bound: Mapping[str, Place]) -> None:
+        code = function.__code__
+        key = (code, " ".join(place.words for place in bound.values()))
+        if code in self._excluded or key in self._entered or len(self._entered) >= _MOST_FUNCTIONS:
+            return
+        self._entered.add(key)
+        paths = named_paths(code, self._excluded)
+        self._attributes |= paths.attributes
+        roots = dict(bound)
+        for path in paths.read:
+            root = roots.get(path.name) if path.kind == "parameter" else _root_of(path, function)
+            if root is None and path.kind == "parameter":
+                root = _default_of(path.name, function)
+            if root is not None:
+                self._go(root, root.value(), path.steps)
+
+    def _go(self, place: Place, value: Any, steps: tuple[Step, ...]) -> None:
+        if value is NOTHING or len(self.found) >= _MOST_PLACES:
+            return
+        kept = keep(value)
+        if kept is not None:
+            self.found.setdefault(place.words, Reached(place, kept))
+            if kept.kind == "code":
+                self.enter(place, value)
+        elif not steps:
+            self._end(place, value)
+        elif steps[0][0] in "*?":
+            self._each(place, value, steps[1:], counts=steps[0] == EACH)
+        elif steps[0][1] in _READERS and isinstance(value, list | tuple | dict):
+            self._each(place, value, (), counts=False)
+        else:
+            self._go(place.extended(steps[0]), part_of(value, steps[0]), steps[1:])
+
+    def _each(self, place: Place, value: Any, steps: tuple[Step, ...], *, counts: bool) -> None:
+        if not isinstance(value, list | tuple | dict):
+            return
+        if counts:
+            length = place.extended(("len", None))
+            self.found.setdefault(length.words, Reached(length, Kept("length", len(value))))
+        for key in list(value if isinstance(value, dict) else range(len(value)))[:_MOST_ELEMENTS]:
+            step = ("[", key)
+            self._go(place.extended(step), part_of(value, step), steps)
+
+    def _end(self, place: Place, value: Any) -> None:
+        """A value that is used whole."""
+        if len(place.steps) >= MOST_STEPS:
+            return
+        if isinstance(value, list | tuple | dict):
+            self._each(place, value, (), counts=not isinstance(value, dict))
+        elif isinstance(value, functools.partial):
+            self.enter(place, value)
+        elif not isinstance(value, type | ModuleType) and _is_of_program(type(value)):
+            self._whole.setdefault((id(value), place.words), (place, value))
+
+    def explore(self) -> None:
+        """Look at the attributes of objects that are handed on, as far as any function names them."""
+        done: set[tuple[int, str, str]] = set()
+        while True:
+            todo = [
+                (key, name, place, value)
+                for key, (place, value) in list(self._whole.items())
+                for name in sorted(self._attributes)
+                if (*key, name) not in done
+            ]
+            if not todo or len(self.found) >= _MOST_PLACES:
+                return
+            for key, name, place, value in todo:
+                done.add((*key, name))
+                self._go(place.extended((".", name)), attribute_of(value, name), ())
+
+
+def find_changed(before: Mapping[str, Reached], now: Mapping[str, Reached]) -> Iterator[tuple[str, Kept, Kept]]:
+    """The places of both with another value: words, the value before, and now."""
+    for words, reached in before.items():
+        other = now.get(words)
+        if other is not None and not reached.kept.is_same(other.kept):
+            yield words, reached.kept, other.kept
+
+
+def _root_of(path: Path, function: FunctionType) -> Place | None:
+    name = path.name
+    if path.kind == "global":
+        known = function.__globals__
+        return Place(functools.partial(known.get, name, NOTHING), (), name) if name in known else None
+    if name not in function.__code__.co_freevars:
+        return None
+    index = function.__code__.co_freevars.index(name)
+    return Place(_cell_root(function, index), (), name)
+
+
+def _cell_root(function: FunctionType, index: int) -> Callable[[], Any]:
+    """Looks into a cell of a function. A cell with an object of the program is not kept: the object may own buffers."""
+    cell = (function.__closure__ or ())[index]
+    content = _content_of(cell)
+    if not _is_of_program(type(content)):
+        return functools.partial(_content_of, cell)
+    owner, held = weakref.ref(function), _holder(content)
+
+    def look() -> Any:
+        alive = owner()
+        return held() if alive is None else _content_of((alive.__closure__ or ())[index])
+
+    return look
+
+
+def _holder(value: Any) -> Callable[[], Any]:
+    """Gives the value as long as it lives."""
+    if not _is_of_program(type(value)):
+        return lambda: value
+    try:
+        reference = weakref.ref(value)
+    except TypeError:
+        return lambda: value
+    return lambda: NOTHING if (alive := reference()) is None else alive
+
+
+def _default_of(name: str, function: FunctionType) -> Place | None:
+    keywords = function.__kwdefaults__ or {}
+    if name in keywords:
+        return Place(_holder(keywords[name]), (), name)
+    defaults, code = function.__defaults__ or (), function.__code__
+    names = code.co_varnames[: code.co_argcount][code.co_argcount - len(defaults) :]
+    if name not in names:
+        return None
+    value = defaults[names.index(name)]
+    return Place(_holder(value), (), name)
+
+
+def _content_of(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is assigned
+        return NOTHING
+
+
+def find_moved(reached: Iterable[Reached]) -> tuple[str, Kept, Kept] | None:
+    """The first place with another value now: words, the value then, and now. A place that is gone does not count."""
+    for place, then in reached:
+        value = place.value()
+        if value is NOTHING or (value is then.value and then.kind != "array"):
+            continue
+        now = Kept("length", value) if then.kind == "length" else keep(value)
+        if now is None:
+            now = Kept("object", value)
+        if not now.is_same(then):
+            return place.words, then, now
+    return None
+
+
+class Watch:
+    """Looks again and again at what a function reaches. Values in dictionaries are compared by identity first.
+
+    Args:
+        reached: The values. The buffers among them live whenever somebody looks.
+    """
+
+    def __init__(self, reached: Collection[Reached]) -> None:
+        self._all = reached
+        self._others: list[Reached] = []
+        groups: dict[Any, tuple[Callable[[], Mapping[str, Any]], dict[str, int]]] = {}
+        for each in reached:
+            source = _dictionary_with(each.place)
+            if source is None or each.kept.kind not in {"plain", "object", "buffer"}:
+                self._others.append(each)
+                continue
+            key, name, look = source
+            value = each.kept.value.handle() if each.kept.kind == "buffer" else each.kept.value
+            groups.setdefault(key, (look, {}))[1][name] = id(value)
+        # With one name, an item getter gives no tuple.
+        self._groups = [
+            (look, itemgetter(*ids, next(iter(ids))), (*ids.values(), next(iter(ids.values()))))
+            for look, ids in groups.values()
+        ]
+
+    def find_moved(self) -> tuple[str, Kept, Kept] | None:
+        """See the function of this name."""
+        try:
+            for look, values_of, ids in self._groups:
+                if tuple(map(id, values_of(look()))) != ids:
+                    return find_moved(self._all)
+        except (LookupError, AttributeError):
+            return find_moved(self._all)
+        return find_moved(self._others)
+
+
+def _dictionary_with(place: Place) -> tuple[Any, str, Callable[[], Mapping[str, Any]]] | None:
+    """The dictionary of the module or object in which a value lies by a name: a key, the name, and a look at it."""
+    root, steps = place.root, place.steps
+    if not steps:
+        if not isinstance(root, functools.partial) or root.func is _content_of:
+            return None
+        known: dict[str, Any] = root.func.__self__  # type: ignore[attr-defined]
+        return id(known), root.args[0], lambda: known
+    owner = Place(root, steps[:-1], "")
+    kind, name = steps[-1]
+    value = owner.value()
+    if kind != "." or name not in _dictionary_of(value) or _comes_from_class(type(value), name):
+        return None
+    look = root if len(steps) == 1 else owner.value
+    return (id(root), owner.steps), name, lambda: object.__getattribute__(look(), "__dict__")
+
+
+def _is_of_program(what: Any) -> bool:
+    """Whether a function or class is one of the program, and not of Python or of a library below it."""
+    module = getattr(what, "__module__", None) or ""
+    return isinstance(module, str) and module.partition(".")[0] not in _FOREIGN
+
+
+def _is_set(slot: MemberDescriptorType, value: Any) -> bool:
+    try:
+        slot.__get__(value)
+    except AttributeError:
+        return False
+    return True
+
+
+def _dictionary_of(value: Any) -> Mapping[str, Any]:
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, dict) else {}
