@@ -426,7 +426,7 @@ def _dictionary_with(place: Place) -> tuple[Any, str, Callable[[], Mapping[str, 
     owner = Place(root, steps[:-1], "")
     kind, name = steps[-1]
     value = owner.value()
-    if kind != "." or name not in _dictionary_of(value) or _comes_from_class(type(value), name):
+    if kind != "." or name not in _dictionary_of(value) or _comes_from_class(value.__class__, name):
         return None
     look = root if len(steps) == 1 else owner.value
     return (id(root), owner.steps), name, lambda: object.__getattribute__(look(), "__dict__")
