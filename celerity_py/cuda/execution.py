@@ -19,6 +19,7 @@ from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
 from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.cuda.library_streams import library_scopes
+from celerity_py.cuda.turns import kernel_turns
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.submissions import Submission
 
@@ -181,7 +182,7 @@ class CudaBinder(Binder):
         Checks wait for the stream.
         """
         stream = stream_of(self._ordinal, call.stream)
-        with on_device(self._ordinal), stream:
+        with kernel_turns.take(), on_device(self._ordinal), stream:
             super().run_kernel(submission, device, call, checks, stream)
 
     def call(

@@ -37,7 +37,7 @@ INSTALLED = {
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
     "celerity_py/cuda": """
         __init__ compilation contexts device_arrays execution folds kernel_folder launches library_streams signatures
-        small_copies
+        small_copies turns
     """,
     "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder",
     "celerity_py/report": """
