@@ -833,24 +833,10 @@ class CudaSettings:
     def graphs(self, arg: bool, /) -> None: ...
 
     @property
-    def kernels_wait(self) -> bool:
-        """
-        The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.
-        """
-
-    @kernels_wait.setter
-    def kernels_wait(self, arg: bool, /) -> None: ...
-
-    @property
-    def kernels_raise(self) -> bool:
-        """Such a kernel also tells other ranks that data is ready."""
-
-    @kernels_raise.setter
-    def kernels_raise(self, arg: bool, /) -> None: ...
-
-    @property
     def graphs_exchange(self) -> bool:
-        """Kernels of graphs wait for other ranks; on the same conditions."""
+        """
+        Kernels of graphs wait for other ranks; not on a GPU that they use, too.
+        """
 
     @graphs_exchange.setter
     def graphs_exchange(self, arg: bool, /) -> None: ...

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The kernel behind `executor/core/backends/cuda/cuda_small_copies`: several small strided copies in one launch.
 
-For an exchange with other ranks, the kernel tells them that data of this rank is ready, waits until theirs is, copies
-it, and answers. In a graph another kernel does so. Its flags lie in memory of the device: all arguments are constant.
-It puts small messages into inboxes, and looks for such messages in its own.
+In a graph, another kernel exchanges data with other devices or ranks. It tells them that data is ready, waits until
+theirs is, copies it, and answers. Its flags lie in memory of the device: all arguments are constant. It puts small
+messages into inboxes, and looks for such messages in its own.
 """
 
 from __future__ import annotations
@@ -13,31 +13,20 @@ from typing import Any
 
 from celerity_py.cuda.contexts import on_device
 
-# The layout is that of cuda_small_copies::arguments. All blocks with the same y work on one part together.
 _SOURCE = r"""
-struct Flag {
-    volatile unsigned* address;
-    unsigned long long value;
-};
+// The layout is that of cuda_small_copies::arguments. All blocks with the same y work on one part together.
 struct Part {
     unsigned long long source, destination;
     unsigned count[3], word_bytes;
     long long source_stride[2], destination_stride[2];
-    Flag ready;
 };
-struct Slot {
-    Part part;
-    Flag raised, answer;
-};
-template <int NUM_SLOTS>
+template <int NUM_PARTS>
 struct Arguments {
-    unsigned num_parts, waits, num_raised, num_answers;
-    unsigned* arrived;  // blocks of a launch with answers; 0 between launches
-    const volatile unsigned* stop;
-    Slot slots[NUM_SLOTS];
+    unsigned long long num_parts;
+    Part parts[NUM_PARTS];
 };
 
-// Flags lie in memory of the host. Many looks slow the GPU down: there are few blocks, and few looks at the stop.
+// Many looks slow the GPU down: there are few blocks, and few looks at the stop, which lies in memory of the host.
 // After a stop nothing of this context may run, as it would take the data for good.
 template <typename IsReached>
 __device__ void look_until(const volatile unsigned* stop, IsReached is_reached) {
@@ -72,36 +61,6 @@ __device__ unsigned long long look_at(const volatile unsigned long long* word) {
 }
 // Values wrap around.
 __device__ bool is_behind(unsigned now, unsigned expected) { return (int)(now - expected) < 0; }
-
-template <typename Arguments>
-__device__ void raise_flags(const Arguments& arguments) {
-    if (threadIdx.x != 0 || blockIdx.x != 0 || blockIdx.y != 0) return;
-    __threadfence_system();
-    for (unsigned i = 0; i < arguments.num_raised; ++i)
-        *arguments.slots[i].raised.address = (unsigned)arguments.slots[i].raised.value;
-}
-
-__device__ void wait(const Flag& flag, const volatile unsigned* stop) {
-    if (threadIdx.x == 0) {
-        look_until(stop, [&](unsigned) { return !is_behind(*flag.address, (unsigned)flag.value); });
-        __threadfence_system();
-    }
-    __syncthreads();
-}
-
-template <typename Arguments>
-__device__ void answer(const Arguments& arguments) {
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    __threadfence_system();
-    if (const unsigned num_blocks = gridDim.x * gridDim.y; num_blocks > 1) {
-        if (atomicAdd(arguments.arrived, 1u) != num_blocks - 1) return;
-        *arguments.arrived = 0;
-        __threadfence_system();
-    }
-    for (unsigned i = 0; i < arguments.num_answers; ++i)
-        *arguments.slots[i].answer.address = (unsigned)arguments.slots[i].answer.value;
-}
 
 // Where word i of the part lies, from its first byte, in source and destination.
 template <typename Word>
@@ -153,11 +112,7 @@ __device__ void copy_part(const Part& part) {
 
 template <typename Arguments>
 __device__ void copy_all(const Arguments& arguments) {
-    const Flag& ready = arguments.slots[blockIdx.y].part.ready;
-    if (arguments.num_raised > 0) raise_flags(arguments);
-    if (arguments.waits && ready.address != nullptr) wait(ready, arguments.stop);
-    copy_part(arguments.slots[blockIdx.y].part);
-    if (arguments.num_answers > 0) answer(arguments);
+    copy_part(arguments.parts[blockIdx.y]);
 }
 
 // The layout is that of graph_flag. Between ranks there is a flag in host memory as well. Ranks that wait otherwise

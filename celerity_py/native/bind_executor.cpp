@@ -125,9 +125,7 @@ void bind_executor_settings(nb::module_& m) {
 	    .def_rw("compute_lanes", &cuda_options::compute_lanes, "Kernels at the same time on a GPU.")
 	    .def_rw("most_memory_bytes", &cuda_options::most_memory_bytes, "Of each GPU, for buffers; 0: all that there is.")
 	    .def_rw("graphs", &cuda_options::graphs, "Whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds.")
-	    .def_rw("kernels_wait", &cuda_options::kernels_wait, "The kernel of `small_copies` may wait for other ranks; not on a GPU that they use, too.")
-	    .def_rw("kernels_raise", &cuda_options::kernels_raise, "Such a kernel also tells other ranks that data is ready.")
-	    .def_rw("graphs_exchange", &cuda_options::graphs_exchange, "Kernels of graphs wait for other ranks; on the same conditions.")
+	    .def_rw("graphs_exchange", &cuda_options::graphs_exchange, "Kernels of graphs wait for other ranks; not on a GPU that they use, too.")
 	    .def_rw("folds", &cuda_options::folds, nb::arg().none(), "The kernels that combine partial results; more may be added later.")
 	    .def_prop_rw(
 	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },

@@ -24,11 +24,11 @@ _JOINED_BYTES = 1 << 16
 #: To fetch up to so many bytes from several devices, one kernel of the device that lacks them is faster than copy
 #: engines. At most cuda_small_copies::max_bytes: copy engines fetch more than that in any case.
 _GATHERED_BYTES = 1 << 20
-#: For measurements.
-_KERNELS_WAIT = os.environ.get("_CELERITY_KERNELS_WAIT", "0")
-_GRAPHS = os.environ.get("_CELERITY_GRAPHS", "1")
-#: "shared" also where ranks share a GPU: an exchange ends only if the kernels of both ranks run at once, as under MPS.
-_RANK_GRAPHS = os.environ.get("_CELERITY_RANK_GRAPHS", "1")
+#: Periods of replays run as graphs of CUDA. Tests compare with a run without them.
+RUNS_GRAPHS = True
+#: Ranks that share a GPU exchange data in graphs. An exchange ends only if the kernels of both ranks run at once, as
+#: in tests under MPS.
+EXCHANGES_ON_SHARED_GPUS = False
 
 
 def make_executor(runtime: Runtime) -> _native.Executor:
@@ -68,13 +68,9 @@ def make_executor(runtime: Runtime) -> _native.Executor:
                 not settings.bounds_check
                 and runtime.recorder is None
                 and not (devices.are_shared and devices.count > 1)  # kernels wait for other devices
-                and _GRAPHS != "0"
+                and RUNS_GRAPHS
             ),
-            kernels_wait=runtime.may_be_direct and not devices.are_shared and _KERNELS_WAIT != "0",
-            kernels_raise=_KERNELS_WAIT == "2",
-            graphs_exchange=(
-                runtime.may_be_direct and _RANK_GRAPHS != "0" and (not devices.are_shared or _RANK_GRAPHS == "shared")
-            ),
+            graphs_exchange=runtime.may_be_direct and (not devices.are_shared or EXCHANGES_ON_SHARED_GPUS),
             release_cached_memory=release_cached_memory,
         )
         return _native.Executor(executor, cuda)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 import celerity_py as celerity
 from celerity_py import access
+from celerity_py.runtime import native_objects
 
 SHAPE = (256, 200)
 STEPS = 60
@@ -218,5 +220,6 @@ def freeing() -> None:
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(100, exit=True)
+    native_objects.EXCHANGES_ON_SHARED_GPUS = "TEST_EXCHANGES_ON_SHARED_GPUS" in os.environ
     globals()[sys.argv[1]]()
     faulthandler.cancel_dump_traceback_later()

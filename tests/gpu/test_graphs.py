@@ -46,7 +46,7 @@ def runs_of(queue: celerity.Queue) -> int:
 
 @pytest.fixture(params=[True, False], ids=["graphs", "one by one"])
 def graphs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr(native_objects, "_GRAPHS", "1" if request.param else "0")
+    monkeypatch.setattr(native_objects, "RUNS_GRAPHS", request.param)
     return bool(request.param)
 
 

@@ -69,7 +69,7 @@ def at_once(num_gpus: int) -> Iterator[dict[str, str]]:
         return
     service = MultiProcessService()
     try:
-        yield {**devices, **service.variables, "_CELERITY_RANK_GRAPHS": "shared"}
+        yield {**devices, **service.variables, "TEST_EXCHANGES_ON_SHARED_GPUS": "1"}
     finally:
         service.stop()
 

@@ -56,7 +56,7 @@ void check_calls(const setup& how, const calls_per_step& most) {
 	constexpr int most_attempts = 10;
 	for(int attempt = 0; attempt < most_attempts; ++attempt) {
 		const auto counts = count_per_step(how);
-		std::printf("%5zu  %6u  %9d", how.num_ranks, how.border, int{how.kernels_raise});
+		std::printf("%5zu  %6u", how.num_ranks, how.border);
 		for(const double count : counts) std::printf("  %18.2f", count);
 		std::printf("  %6.2f\n", std::accumulate(counts.begin(), counts.end(), 0.0));
 		std::fflush(stdout);
@@ -69,27 +69,21 @@ void check_calls(const setup& how, const calls_per_step& most) {
 
 int main() {
 	emulated_cuda::configure({});
-	std::printf("calls per step of all ranks\nranks  border  exchanges");
+	std::printf("calls per step of all ranks\nranks  border");
 	for(const auto kind : counted_calls) std::printf("  %18s", name_of(kind));
 	std::printf("  %6s\n", "sum");
-	const auto check = [](const std::size_t num_ranks, const std::uint32_t border, const bool exchanges, const calls_per_step& most) {
+	const auto check = [](const std::size_t num_ranks, const std::uint32_t border, const calls_per_step& most) {
 		setup how;
 		how.num_ranks = num_ranks;
 		how.border = border;
-		how.kernels_wait = how.kernels_raise = exchanges;
 		how.joined_bytes = std::size_t{1} << 16;
 		check_calls(how, most);
 	};
-	check(1, 0, false, {1, 0, 0, 1, 0});
-	check(1, 3, false, {1, 0, 0, 1, 0});
-	check(2, 0, false, {4, 0, 8, 4, 4});
-	check(2, 3, false, {6, 0, 8, 6, 8});
-	check(3, 0, false, {6, 0, 12, 6, 6});
-	check(3, 3, false, {11, 0, 16, 11, 16});
-	// A kernel raises flags only if the announcement of the other rank has come by then: some flags more.
-	check(2, 0, true, {4, 0, 4, 4, 4});
-	check(2, 3, true, {6, 0, 5, 6, 8});
-	check(3, 0, true, {6, 0, 6, 6, 6});
-	check(3, 3, true, {11, 0, 9, 11, 16});
+	check(1, 0, {1, 0, 0, 1, 0});
+	check(1, 3, {1, 0, 0, 1, 0});
+	check(2, 0, {4, 0, 8, 4, 4});
+	check(2, 3, {6, 0, 8, 6, 8});
+	check(3, 0, {6, 0, 12, 6, 6});
+	check(3, 3, {11, 0, 16, 11, 16});
 	return 0;
 }

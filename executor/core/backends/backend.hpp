@@ -249,7 +249,7 @@ class backend {
 	virtual void enqueue_signal(lane_position /* position */, const lane_waits& /* waits */, const shared_flag& /* flag */, bool /* depends_on_one */) {
 		throw std::logic_error("this backend has no direct transfers");
 	}
-	/// To be called before anything but signals and pulls is enqueued, allocated or freed, and before the thread waits for anything.
+	/// To be called before anything but signals is enqueued, allocated or freed, and before the thread waits for anything.
 	virtual void flush() {}
 	/// One after the other. Boxes outlive the completion of the position.
 	virtual void enqueue_pulls(lane_position /* position */, const lane_waits& /* waits */, std::span<const pull_operation> /* pulls */) {

@@ -302,8 +302,8 @@ void executor_loop::dispatch(const issue& item) {
 		return issue_run(item);
 	}
 	const auto& operation = item.payload->operation;
-	// Not before a pull: its kernel may write the flags that the backend has kept back. Not before a signal: it may join them.
-	if(!std::holds_alternative<send_instruction>(operation) && !std::holds_alternative<receive_instruction>(operation)) m_backend->flush();
+	// Not before a signal: it may join those that the backend has kept back.
+	if(!std::holds_alternative<send_instruction>(operation)) m_backend->flush();
 	std::visit([&](const auto& kind) { execute(item, kind); }, operation);
 }
 

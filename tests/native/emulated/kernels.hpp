@@ -140,27 +140,15 @@ inline void fold_values(void* const* const parameters) {
 }
 inline const emulated_cuda::function fold_function{std::vector<std::size_t>(5, sizeof(std::uint64_t)), fold_values};
 
-struct flag_to_see {
-	std::uint32_t* address;
-	std::uint64_t value;
-};
 struct small_copy {
 	std::uint64_t source, destination;
 	std::uint32_t count[3], word_bytes;
 	std::int64_t source_stride[2], destination_stride[2];
-	flag_to_see ready;
 };
-struct small_copy_slot {
-	small_copy part;
-	flag_to_see raised, answer;
-};
-template <std::size_t NumSlots>
+template <std::size_t NumParts>
 struct small_copies {
-	static constexpr std::size_t num_slots = NumSlots;
-	std::uint32_t num_parts, waits, num_raised, num_answers;
-	std::uint32_t* arrived;
-	std::uint32_t* stop;
-	small_copy_slot slots[NumSlots];
+	std::uint64_t num_parts;
+	small_copy parts[NumParts];
 };
 
 inline void raise(const shared_flag& flag) {
@@ -169,21 +157,6 @@ inline void raise(const shared_flag& flag) {
 }
 
 inline bool is_stopped(const auto& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
-
-template <typename Arguments>
-bool may_copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-	for(std::uint64_t i = 0; i < arguments.num_raised; ++i) {
-		const auto& raised = arguments.slots[i].raised;
-		const shared_flag flag{raised.address, static_cast<std::uint32_t>(raised.value)};
-		if(!is_reached(flag)) raise(flag); // this is asked again and again, and the flag may have gone to another message
-	}
-	const auto is_ready = [](const small_copy_slot& slot) {
-		const auto& ready = slot.part.ready;
-		return ready.address == nullptr || is_reached({ready.address, static_cast<std::uint32_t>(ready.value)});
-	};
-	return arguments.waits == 0 || is_stopped(arguments) || std::all_of(arguments.slots, arguments.slots + arguments.num_parts, is_ready);
-}
 
 inline void copy_part(const small_copy& part) {
 	for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
@@ -200,18 +173,12 @@ inline void copy_part(const small_copy& part) {
 template <typename Arguments>
 void copy_small(void* const* const parameters) {
 	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-	if(std::max({arguments.num_parts, arguments.num_raised, arguments.num_answers}) > Arguments::num_slots) die("the kernel has too few slots");
-	if(arguments.waits != 0 && is_stopped(arguments)) return emulated_cuda::trap();
-	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) copy_part(arguments.slots[i].part);
-	if(arguments.num_answers > 0 && *arguments.arrived != 0) die("blocks are counted that were never launched");
-	for(std::uint64_t i = 0; i < arguments.num_answers; ++i) {
-		const auto& answer = arguments.slots[i].answer;
-		raise({answer.address, static_cast<std::uint32_t>(answer.value)});
-	}
+	if(arguments.num_parts > std::size(arguments.parts)) die("the kernel has too few parts");
+	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) copy_part(arguments.parts[i]);
 }
 
 template <typename Arguments>
-inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>, may_copy_small<Arguments>};
+inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>};
 
 struct exchange {
 	struct inbox_words {

@@ -35,8 +35,6 @@ struct setup {
 	bool overwrites_wait = true;
 	int steps = 100;
 	std::uint64_t most_on_a_lane = 120;
-	bool kernels_wait = true;
-	bool kernels_raise = true;
 	bool replays = false; ///< the steps are repetitions of recorded ones, which a device may carry out as graphs
 	int recorded_steps = 2; ///< an even number
 	bool odd_ranks_have_graphs = true; ///< otherwise they issue each instruction of a replay
@@ -183,8 +181,6 @@ class rank {
 		options.compute_lanes = m_how.compute_lanes;
 		options.may_spin = false;
 		options.graphs = m_how.replays && (m_number % 2 == 0 || m_how.odd_ranks_have_graphs);
-		options.kernels_wait = m_how.kernels_wait;
-		options.kernels_raise = m_how.kernels_raise;
 		options.graphs_exchange = true;
 		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
 		                                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});

@@ -284,7 +284,6 @@ bool cuda_backend::release() {
 	if(m_flag_stream != nullptr) m_driver.stream_destroy(m_flag_stream);
 	m_pinned->free_slabs();
 	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
-	if(m_arrived_word != 0) m_driver.memory_free(m_arrived_word);
 	return true;
 }
 

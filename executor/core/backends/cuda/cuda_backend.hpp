@@ -46,10 +46,8 @@ struct cuda_options {
 	bool graphs = false;             ///< whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds
 	std::vector<cuda_small_copies::functions> small_copies; ///< per device; empty: copy engines move all
 	std::shared_ptr<const cuda_folds> folds = nullptr; ///< kernels may be added later; null: the planner lets no device fold
-	/// The kernel of `small_copies` may wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
-	bool kernels_wait = false;
-	bool kernels_raise = false; ///< such a kernel also tells other ranks that data is ready
-	bool graphs_exchange = false; ///< kernels of graphs wait for other ranks; on the same conditions
+	/// Kernels of graphs wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
+	bool graphs_exchange = false;
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.
 	std::function<void(int ordinal)> release_cached_memory;
 };
@@ -152,7 +150,6 @@ class cuda_backend final : public backend {
 	std::vector<packed_parameters> m_parameters; // by device
 	std::vector<cuda_small_copies> m_small_copies; // by device
 	std::uint32_t* m_stop_word = nullptr;          // in pinned memory: kernels that wait for other ranks or devices look at it
-	cuda::device_pointer m_arrived_word = 0;       // of such kernels
 	cuda::stream m_flag_stream = nullptr;          // on which flags of graphs are written ahead; of the only device
 	std::vector<lane_position> m_graph_positions;  // by device: the last one on the lane for its parts of graphs; none if graphs cannot join devices
 	struct {
@@ -228,13 +225,11 @@ class cuda_backend final : public backend {
 		const std::vector<pull_operation>& pulls;
 		const cuda_small_copies* kernel;
 	};
-	void issue_pulls(cuda_operation& operation, const std::vector<pull_operation>& pulls);
-	bool raise_in(cuda_small_copies& small, cuda_operation& pulls);
+	void issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls);
 	void issue_on(cuda_lane& lane, const fetch& fetched);
-	void issue_on(cuda_lane& lane, const cuda_small_copies& copies);
 	static bool must_wait(const shared_flag& ready);
 	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
-	static bool add(cuda_small_copies& small, const copy_operation& copy, const shared_flag& ready = {});
+	static bool add(cuda_small_copies& small, const copy_operation& copy);
 	/// False if not all of it can be added.
 	static bool add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what);
 	void copy(cuda::stream stream, const copy_operation& operation);

@@ -101,10 +101,10 @@ void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const s
 	}
 }
 
-bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy, const shared_flag& ready) {
+bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy) {
 	bool fits = true;
 	for_each_strided_copy(copy.source.array, copy.destination.array, copy.boxes, copy.element_size_bytes,
-	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source.address, copy.destination.address, runs, ready); });
+	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source.address, copy.destination.address, runs); });
 	return fits;
 }
 

@@ -94,62 +94,24 @@ void cuda_backend::make_stop_word() {
 void cuda_backend::prepare_small_copies() {
 	m_small_copies.resize(m_devices.size());
 	for(std::size_t d = 0; d < m_options.small_copies.size(); ++d) m_small_copies[d].set_functions(m_options.small_copies[d]);
-	if(!(m_options.kernels_wait || m_options.graphs_exchange) || m_devices.size() > 1 || !may_kernels_wait()) return;
-	make_stop_word();
-	if(!m_options.kernels_wait) return;
-	m_driver.check(m_driver.memory_allocate(&m_arrived_word, sizeof(std::uint32_t)), "cuMemAlloc");
-	fill(memory_of(device_id(0)), reinterpret_cast<void*>(m_arrived_word), sizeof(std::uint32_t), 0);
-	m_small_copies.front().allow_flags(m_arrived_word, m_stop_word);
+	if(m_options.graphs_exchange && m_devices.size() == 1 && may_kernels_wait()) make_stop_word();
 }
 
 void cuda_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {
-	if(!m_workers.empty()) flush(); // otherwise issue_pulls() sees to the signals
 	hand_over(position, waits, std::vector<pull_operation>(pulls.begin(), pulls.end()));
 }
 
-void cuda_backend::issue_pulls(cuda_operation& operation, const std::vector<pull_operation>& pulls) {
+void cuda_backend::issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls) {
 	auto& lane = *m_lanes[operation.position.lane];
 	auto& small = m_small_copies[lane.device()];
 	// A kernel reaches a peer's slab only from the device in whose context the slab was opened. Copy engines reach it from every device.
 	small.clear();
-	const bool is_small = m_devices.size() == 1 && small.is_available() && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) {
-		return add(small, pull.copy, must_wait(pull.ready) ? pull.ready : shared_flag{});
-	});
-	if(is_small && small.may_wait()) {
-		// With one device, all positions in `answer_after` are on this lane: the kernel runs after them.
-		small_vector<shared_flag, 8> answers;
-		for(const auto& pull : pulls) {
-			if(pull.answer.address != nullptr) answers.push_back(pull.answer);
-		}
-		small.wait_in_kernel(std::span(answers.data(), answers.size()));
-		if(m_workers.empty() && !raise_in(small, operation)) flush();
-		issue_at(operation.position, operation, small);
-		return;
-	}
-	if(m_workers.empty()) flush();
+	const bool is_small = m_devices.size() == 1 && small.is_available()
+	                      && std::all_of(pulls.begin(), pulls.end(), [&](const pull_operation& pull) { return add(small, pull.copy); });
 	if(issue_at(operation.position, operation, fetch{pulls, is_small ? &small : nullptr})) { write_answers(lane, pulls); }
 }
 
-// The kernel that fetches also writes the flags that were kept. Nothing was issued behind the kept signals, so all work of other lanes that this operation
-// waits for was issued before them. It must not wait for answers: another rank may answer only after it has seen these flags.
-bool cuda_backend::raise_in(cuda_small_copies& small, cuda_operation& pulls) {
-	if(!m_options.kernels_raise || m_kept_signals.is_empty() || !pulls.answers.empty()) return false;
-	const auto flags = m_kept_signals.flags();
-	const auto producer = m_kept_signals.producer();
-	if(flags.empty() || !small.raise_first(std::span(flags.data(), flags.size()))) return false;
-	small_vector<lane_position, 4> waits;
-	for(const auto& wait : pulls.waits) {
-		if(wait.lane != producer.lane || wait.sequence > producer.sequence) waits.push_back(wait);
-	}
-	waits.push_back(producer);
-	pulls.waits = waits;
-	std::exchange(m_kept_signals, {}).follow_producer(m_lanes);
-	return true;
-}
-
 bool cuda_backend::must_wait(const shared_flag& ready) { return ready.address != nullptr && !is_reached(ready); }
-
-void cuda_backend::issue_on(cuda_lane& lane, const cuda_small_copies& copies) { copies.launch(m_driver, lane.stream()); }
 
 void cuda_backend::issue_on(cuda_lane& lane, const fetch& fetched) {
 	small_vector<shared_flag, 8> ready; // of several messages that share one, once

@@ -14,7 +14,7 @@ constexpr std::uint64_t largest_word_bytes = 16;
 } // namespace
 
 void cuda_small_copies::clear() {
-	m_arguments.num_parts = m_arguments.waits = m_arguments.num_raised = m_arguments.num_answers = 0;
+	m_arguments.num_parts = 0;
 	m_total_bytes = 0;
 	m_most_words = 0;
 }
@@ -36,50 +36,35 @@ cuda_small_copies::part cuda_small_copies::part_of(const void* const source, voi
 	return p;
 }
 
-bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
+bool cuda_small_copies::add(const void* const source, void* const destination, const strided_copy& copy) {
 	if(is_full() || m_total_bytes + copy.run_bytes * copy.num_runs() > max_bytes) return false;
-	add_of_any_size(source, destination, copy, ready);
+	add_of_any_size(source, destination, copy);
 	return true;
 }
 
-void cuda_small_copies::add_of_any_size(const void* const source, void* const destination, const strided_copy& copy, const shared_flag& ready) {
+void cuda_small_copies::add_of_any_size(const void* const source, void* const destination, const strided_copy& copy) {
 	m_total_bytes += copy.run_bytes * copy.num_runs();
-	auto& p = m_arguments.slots[m_arguments.num_parts++].part;
+	auto& p = m_arguments.parts[m_arguments.num_parts++];
 	p = part_of(source, destination, copy);
-	p.ready = to_flag(ready);
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
 }
 
 std::vector<cuda_small_copies::part> cuda_small_copies::parts() const {
-	std::vector<part> parts;
-	for(std::size_t i = 0; i < m_arguments.num_parts; ++i) parts.push_back(m_arguments.slots[i].part);
-	return parts;
+	const auto all = std::span(m_arguments.parts).first(m_arguments.num_parts);
+	return {all.begin(), all.end()};
 }
 
-void cuda_small_copies::wait_in_kernel(const std::span<const shared_flag> answers) {
-	m_arguments.waits = 1;
-	for(const auto& answer : answers) m_arguments.slots.at(m_arguments.num_answers++).answer = to_flag(answer);
-}
-
-bool cuda_small_copies::raise_first(const std::span<const shared_flag> flags) {
-	if(flags.size() > m_arguments.slots.size()) return false;
-	for(const auto& flag : flags) m_arguments.slots.at(m_arguments.num_raised++).raised = to_flag(flag);
-	return true;
-}
-
-std::uint32_t cuda_small_copies::num_blocks(const std::uint32_t most) const {
-	return std::clamp<std::uint32_t>((m_most_words + copy_threads_per_block - 1) / copy_threads_per_block, 1, most);
+std::uint32_t cuda_small_copies::num_blocks() const {
+	return std::clamp<std::uint32_t>((m_most_words + copy_threads_per_block - 1) / copy_threads_per_block, 1, max_copy_blocks_per_part);
 }
 
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
 	if(m_arguments.num_parts == 0) return;
-	// All blocks of a part look at its flag, across the bus. More than a few looks at a time slow the GPU down.
-	const std::uint32_t most_blocks = m_arguments.waits != 0 ? 1 : max_copy_blocks_per_part;
-	const auto blocks = num_blocks(most_blocks);
-	const auto num_slots = std::max({m_arguments.num_parts, m_arguments.num_raised, m_arguments.num_answers});
-	const auto function = num_slots <= few_parts ? m_functions.few : m_functions.many;
+	const auto function = m_arguments.num_parts <= few_parts ? m_functions.few : m_functions.many;
 	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
-	driver.check(driver.launch(function, blocks, m_arguments.num_parts, 1, copy_threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+	driver.check(
+	    driver.launch(function, num_blocks(), static_cast<unsigned>(m_arguments.num_parts), 1, copy_threads_per_block, 1, 1, 0, stream, parameters, nullptr),
+	    "cuLaunchKernel");
 }
 
 void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream stream, const std::span<const graph_flag> flags,

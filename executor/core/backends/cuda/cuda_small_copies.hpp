@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several small copies as one kernel. A copy engine takes some 4 µs for each box however small it is; one kernel fetches all halos of a chunk in less. The
-// kernel may wait for flags of other ranks before it copies, and answer behind that: each of these would be a call of the driver and an operation of a stream.
+// Several small copies as one kernel. A copy engine takes some 4 µs for each box however small it is; one kernel fetches all halos of a chunk in less.
 #pragma once
 
 #include <array>
@@ -22,22 +21,16 @@ class cuda_small_copies {
 	static constexpr std::size_t few_parts = 2;
 	/// Larger copies are left to the copy engines, which are faster there.
 	static constexpr std::size_t max_bytes = std::size_t{1} << 20;
-	/// Larger copies leave waiting to their stream: all blocks of a kernel that waits look at the flags, across the bus.
-	static constexpr std::size_t max_waiting_bytes = std::size_t{1} << 17;
 	/// Larger copies are no part of an exchange in a graph, whose kernel has few blocks. It looks at flags in memory of its device.
 	static constexpr std::size_t max_exchanged_bytes = std::size_t{1} << 18;
 
 	/// Two, because a launch takes the longer, the more bytes of arguments it has.
 	struct functions {
-		cuda::function few = nullptr; ///< for up to `few_parts` copies, flags and answers
+		cuda::function few = nullptr; ///< for up to `few_parts` copies
 		cuda::function many = nullptr;
 		cuda::function exchange = nullptr; ///< with other devices or ranks, in graphs
 		cuda::function set_flags = nullptr; ///< of a graph with such exchanges
 		cuda::function advance_flags = nullptr; ///< between devices, for a launch of the graph
-	};
-	struct flag {
-		std::uint64_t address;
-		std::uint64_t value;
 	};
 	struct part {
 		std::uint64_t source;
@@ -46,7 +39,6 @@ class cuda_small_copies {
 		std::uint32_t word_bytes;            ///< 16, 8, 4, 2 or 1: addresses and strides are multiples of it
 		std::int64_t source_stride_bytes[2]; ///< of runs and planes
 		std::int64_t destination_stride_bytes[2];
-		flag ready;                           ///< without address if the data is there
 	};
 	/// Source and destination are null or aligned as the offsets are.
 	static part part_of(const void* source, void* destination, const strided_copy& copy);
@@ -54,26 +46,14 @@ class cuda_small_copies {
 	void set_functions(const functions& compiled) { m_functions = compiled; }
 	const functions& compiled() const { return m_functions; }
 	bool is_available() const { return m_functions.many != nullptr; }
-	/// From now on the kernel may wait for flags. `arrived` is a word of the device, 0, for this object alone; its launches with flags follow each other.
-	/// Launches that wait end, and the context with them, when `stop` is not 0.
-	void allow_flags(const cuda::device_pointer arrived, const std::uint32_t* const stop) {
-		m_arguments.arrived = arrived;
-		m_arguments.stop = cuda::to_device_pointer(stop);
-	}
 
 	void clear();
 	std::vector<part> parts() const;
-	/// False if the copies are too many or too large for a kernel. A `ready` with address: the data is there when that is reached.
-	bool add(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
+	/// False if the copies are too many or too large for a kernel.
+	bool add(const void* source, void* destination, const strided_copy& copy);
 	/// Otherwise, a copy of fewer than 2^31 words may be added.
 	bool is_full() const { return m_arguments.num_parts == max_parts; }
-	void add_of_any_size(const void* source, void* destination, const strided_copy& copy, const shared_flag& ready = {});
-	/// Whether the kernel may wait for the flags of these copies. Otherwise its stream does.
-	bool may_wait() const { return m_arguments.arrived != 0 && m_total_bytes <= max_waiting_bytes; }
-	/// After the last add(): the kernel waits for the flags of its copies, copies, and then writes `answers`.
-	void wait_in_kernel(std::span<const shared_flag> answers);
-	/// Behind wait_in_kernel(): the kernel raises these before it waits. False if they are too many.
-	bool raise_first(std::span<const shared_flag> flags);
+	void add_of_any_size(const void* source, void* destination, const strided_copy& copy);
 	void launch(const cuda::driver& driver, cuda::stream stream) const;
 
 	/// Whether a cuda_exchange can carry out the copies.
@@ -86,20 +66,10 @@ class cuda_small_copies {
 	void advance_flags(const cuda::driver& driver, cuda::stream stream, cuda::device_pointer flags, std::uint64_t count) const;
 
   private:
-	struct slot {
-		struct part part;
-		flag raised; ///< before the waits
-		flag answer;
-	};
-	/// The kernel for few copies takes as many of the slots as it needs.
+	/// The kernel for few copies takes as many of the parts as it needs.
 	struct arguments {
-		std::uint32_t num_parts;
-		std::uint32_t waits; ///< 0: the flags of the parts have been reached
-		std::uint32_t num_raised;
-		std::uint32_t num_answers;
-		std::uint64_t arrived;
-		std::uint64_t stop;
-		std::array<slot, max_parts> slots;
+		std::uint64_t num_parts;
+		std::array<part, max_parts> parts;
 	};
 	/// Of set_flags(): as many as fit into the parameters of a kernel.
 	struct flag_arguments {
@@ -113,8 +83,7 @@ class cuda_small_copies {
 	std::uint32_t m_most_words = 0;
 
 	/// Of each part: enough for the largest one.
-	std::uint32_t num_blocks(std::uint32_t most) const;
-	static flag to_flag(const shared_flag& f) { return {cuda::to_device_pointer(f.address), f.value}; }
+	std::uint32_t num_blocks() const;
 };
 
 } // namespace celerity
