@@ -10,8 +10,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.support import first_steps
 from tests.support.printed_programs import ROOT, START, blocks, printed_commands, printed_programs, programs_of_others
 
 PROGRAMS = printed_programs()
@@ -27,7 +29,7 @@ cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(synchronize=la
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in first_steps.RESULTS])
 def test_a_printed_program_prints_what_it_says(name: str, tmp_path: Path) -> None:
     source, output = PROGRAMS[name]
     assert output in _run(source, tmp_path)
@@ -42,6 +44,13 @@ def test_a_program_of_another_library_prints_the_same_as_ours(name: str, tmp_pat
     for module, text in STAND_INS.items():
         (tmp_path / f"{module}.py").write_text(text)
     assert output in _run(source, tmp_path)
+
+
+@pytest.mark.parametrize("name", first_steps.RESULTS)
+def test_a_first_program_has_the_numbers_of_numpy(name: str, tmp_path: Path) -> None:
+    source, _ = PROGRAMS[name]
+    _run(source + "np.save('result.npy', result)\n", tmp_path)
+    np.testing.assert_array_equal(np.load(tmp_path / "result.npy"), first_steps.RESULTS[name](), strict=True)
 
 
 def _run(source: str, folder: Path) -> str:

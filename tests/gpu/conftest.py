@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,8 @@ from tests.gpu.driver_copies import find_cupti
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 _HERE = Path(__file__).parent
-_counts = {"run": 0, "skipped": 0, "deselected": 0}
+_counts = {"run": 0, "skipped": 0}
+_left_out: list[str] = []
 
 
 def _count_gpus() -> tuple[int, str]:
@@ -53,7 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if impossible:
         items[:] = [item for item in items if item not in impossible]
         config.hook.pytest_deselected(items=impossible)
-        _counts["deselected"] += len(impossible)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Also of tests that the command line leaves out."""
+    _left_out.extend(item.nodeid for item in items if _HERE in item.path.parents)
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -86,15 +92,14 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if any(_counts.values()):
-        left_out = (
-            f", {_counts['deselected']} left out that need several GPUs or other libraries"
-            if _counts["deselected"]
-            else ""
-        )
+    if any(_counts.values()) or _left_out:
         terminalreporter.write_line(
-            f"GPU tests: {_counts['run']} run, {_counts['skipped']} skipped, on {NUM_GPUS} GPU(s){left_out}"
+            f"GPU tests: {_counts['run']} run, {_counts['skipped']} skipped, {len(_left_out)} left out, "
+            f"on {NUM_GPUS} GPU(s)"
         )
+        functions = Counter(name.partition("[")[0] for name in _left_out)
+        for function, count in functions.items():
+            terminalreporter.write_line(f"  left out: {function} ({count})")
 
 
 class Launch:
