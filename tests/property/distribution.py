@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from celerity_py._native_testing import COPY_REASONS, INSTRUCTION_KINDS
-from tests.property.loops import loop_features
-from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program
+from tests.property.loops import loop_features, replay_features
+from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, Flush, HostTask, Kernel, Program
 from tests.verification.graph_records import Record
 
 COPY_PATHS = (
@@ -29,11 +29,11 @@ COPY_PATHS = (
         "copy of several boxes",
     ),
     *(f"copy for {reason}" for reason in COPY_REASONS),
-    *("send from device memory", "receive into device memory"),
+    *("send from device memory", "receive into device memory", "repetition from a template"),
 )
 REQUIRED_FEATURES = (
     *("a buffer per step", "a buffer per step, with fences", "a buffer per step, many steps"),
-    *("a gather per step", "a gather, cyclic"),
+    *("a gather per step", "a gather, cyclic", "replay of a task", "replay of several tasks"),
 )
 REQUIRED_PERCENT = 5
 
@@ -110,11 +110,15 @@ def paths_of(record: Record) -> list[str]:
 def features(program: Program) -> set[str]:
     """Names of the features of a program, and of the settings that it runs under."""
     settings = program.settings
-    result = loop_features(program) | {
-        f"{settings.num_ranks} ranks",
-        f"{settings.num_devices} devices",
-        f"lookahead {settings.lookahead}",
-    }
+    result = (
+        loop_features(program)
+        | replay_features(program)
+        | {
+            f"{settings.num_ranks} ranks",
+            f"{settings.num_devices} devices",
+            f"lookahead {settings.lookahead}",
+        }
+    )
     result.add(f"horizon step {settings.horizon_step}")
     pairs = settings.num_ranks * (settings.num_ranks - 1) // 2
     if pairs:
@@ -147,7 +151,7 @@ def features(program: Program) -> set[str]:
             result.add("buffer death")
         elif isinstance(step, Epoch):
             result.add("barrier" if step.action == "barrier" else "wait")
-        else:
+        elif isinstance(step, Flush):
             result.add("flush")
     return result
 

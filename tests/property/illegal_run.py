@@ -18,6 +18,7 @@ from tests.property.programs import (
     Access,
     BufferDecl,
     Destroy,
+    Epoch,
     Fence,
     Flush,
     HostTask,
@@ -58,10 +59,9 @@ class Plain:
                 fences.append(self._fence(step))
             elif isinstance(step, ObjectFence):
                 fences.append(self.queue.fence(self._object(step.object), on="all" if step.on_all else "master"))
-            elif step.action == "barrier":
-                self.queue.barrier()
             else:
-                self.queue.wait()
+                assert isinstance(step, Epoch), step
+                (self.queue.barrier if step.action == "barrier" else self.queue.wait)()
         for future in fences:
             future.result()
         self.queue.wait()

@@ -24,6 +24,7 @@ from tests.property.programs import (
     Program,
     Reduction,
     Task,
+    tasks_of,
 )
 from tests.verification.elements import FlatBox, UserBox, flat_boxes, flat_indices, full_box, to_flat
 
@@ -140,9 +141,9 @@ def interpret(program: Program) -> Meaning:
             states[step.number] = BufferState(step, words, np.full(words.size, version, dtype=np.int64))
         elif isinstance(step, Destroy):
             del states[step.buffer]
-        elif isinstance(step, Task):
+        for task in tasks_of(step):
             submission += 1
-            tasks[submission] = _run(submission, step, states)
+            tasks[submission] = _run(submission, task, states)
     return Meaning(tasks, initial, states)
 
 

@@ -285,11 +285,9 @@ class ProgramRun:
             if self._choices.random() < 0.3:  # most programs wait for some of their fences at once, some for none
                 where_fence, future, expected = self._fences[-1]
                 self._compare(where_fence, future.result(), expected)
-        elif step.action == "barrier":
-            self.queue.barrier()
         else:
-            assert isinstance(step, Epoch)
-            self.queue.wait()
+            assert isinstance(step, Epoch), step
+            (self.queue.barrier if step.action == "barrier" else self.queue.wait)()
 
     def _make_buffer(self, decl: BufferDecl) -> celerity.Buffer:
         dtype = dtype_of(decl)

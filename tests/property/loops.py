@@ -21,6 +21,7 @@ from tests.property.programs import (
     Mode,
     Program,
     Reduction,
+    Replay,
     Step,
 )
 from tests.support import mappers
@@ -155,6 +156,31 @@ def add_rebuilt_gathers(generator: ProgramGenerator) -> None:
             generator.submit(Kernel(whole, (Access(current.decl.number, "read_write", _ONE),), (), *options))
 
 
+def add_replays(generator: ProgramGenerator) -> None:
+    """The latest tasks again, or a recording from before, with waits and fences among the replays."""
+    draws = generator.draws
+    recorded = [tasks for tasks in generator.recordings if _used_by(tasks) <= generator.live.keys()]
+    if not recorded or chance(draws, 60):
+        recent = [step for step in generator.program.steps if isinstance(step, Kernel | HostTask)]
+        tasks = tuple(recent[-draws.integer(1, 4) :])
+        if not tasks or not _used_by(tasks) <= generator.live.keys():
+            return
+        generator.recordings.append(tasks)
+    else:
+        tasks = choice(draws, recorded)
+    number = generator.recordings.index(tasks)
+    times = weighted(draws, [(2, draws.integer(1, 4)), (3, draws.integer(5, 12)), (1, 20)])
+    is_stopping = chance(draws, 40)
+    for _ in range(weighted(draws, [(3, 1), (1, 2), (1, 4)])):
+        generator.program.steps.append(Replay(number, tasks, times))
+        if is_stopping:
+            choice(draws, [generator.add_epoch, generator.add_fence])()
+
+
+def _used_by(tasks: tuple[Kernel | HostTask, ...]) -> set[int]:
+    return {each.buffer for task in tasks for each in (*task.accesses, *getattr(task, "reductions", ()))}
+
+
 # ---- which of them a program has
 
 MANY = 6
@@ -180,6 +206,12 @@ def loop_features(program: Program) -> set[str]:
     if any(isinstance(step, Kernel) and step.split == "cyclic" and _gather_key(step) for step in program.steps):
         result.add("a gather, cyclic")
     return result
+
+
+def replay_features(program: Program) -> set[str]:
+    """Names of the kinds of replays of a program."""
+    replays = [step for step in program.steps if isinstance(step, Replay)]
+    return {"replay of several tasks" if len(step.tasks) > 1 else "replay of a task" for step in replays}
 
 
 def _gather_key(kernel: Kernel) -> str:

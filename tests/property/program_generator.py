@@ -18,7 +18,7 @@ from tests.property.access_choice import (
     writers_of,
 )
 from tests.property.draws import Draws, SeededDraws, chance, choice, weighted
-from tests.property.loops import StreamingLoop, add_rebuilt_gathers
+from tests.property.loops import StreamingLoop, add_rebuilt_gathers, add_replays
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -82,8 +82,10 @@ _SplitOptions = tuple[tuple[int, ...] | None, str, int, int, int, tuple[int, ...
 class ProgramGenerator:
     """Appends one legal step after the other; a decision that leads nowhere appends nothing."""
 
-    def __init__(self, draws: Draws) -> None:
+    def __init__(self, draws: Draws, *, with_replays: bool = False) -> None:
         self.draws = draws
+        self.with_replays = with_replays
+        self.recordings: list[tuple[Kernel | HostTask, ...]] = []
         self.program = Program(random_settings(draws))
         self.live: dict[int, LiveBuffer] = {}
         self.made = 0
@@ -111,6 +113,7 @@ class ProgramGenerator:
             (5, self.add_copy),
             (4, lambda: StreamingLoop(self).add()),
             (2, lambda: add_rebuilt_gathers(self)),
+            (3 if self.with_replays else 0, lambda: add_replays(self)),
         ]
         for _ in range(weighted(self.draws, [(40, self.draws.integer(8, 16)), (1, 60)])):
             action = weighted(self.draws, actions)

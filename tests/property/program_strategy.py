@@ -20,7 +20,7 @@ class HypothesisDraws:
 
 @st.composite
 def _programs(draw: DrawFn) -> Program:
-    return ProgramGenerator(HypothesisDraws(draw)).generate()
+    return ProgramGenerator(HypothesisDraws(draw), with_replays=True).generate()
 
 
 def programs() -> SearchStrategy[Program]:

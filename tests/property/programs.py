@@ -197,9 +197,35 @@ class Flush:
         return "flush()"
 
 
+@dataclass(frozen=True)
+class Replay:
+    """All of the tasks once more, as often as that. The first replay of a recording makes it."""
+
+    recording: int
+    """Its number."""
+    tasks: tuple[Kernel | HostTask, ...]
+    times: int
+
+    @property
+    def side_effects(self) -> tuple[int, ...]:
+        return tuple(number for task in self.tasks for number in getattr(task, "side_effects", ()))
+
+    def __str__(self) -> str:
+        tasks = "; ".join(map(str, self.tasks))
+        return f"replay {self.times} times recording {self.recording}: {tasks}"
+
+
 Task: TypeAlias = Kernel | HostTask | Fence | ObjectFence | Epoch
 """Steps that take a submission id."""
-Step: TypeAlias = BufferDecl | Task | Destroy | Flush
+Step: TypeAlias = BufferDecl | Task | Destroy | Flush | Replay
+"""A replay takes an id for each task that it submits."""
+
+
+def tasks_of(step: Step) -> tuple[Task, ...]:
+    """The tasks that a step submits."""
+    if isinstance(step, Replay):
+        return step.tasks * step.times
+    return (step,) if isinstance(step, Task) else ()
 
 
 @dataclass(frozen=True)
@@ -253,9 +279,8 @@ class Program:
         lines = [str(self.settings)]
         number = 0
         for step in self.steps:
-            if isinstance(step, Task):
-                number += 1
-            lines.append(f"{step!s:<100}  # S{number}" if isinstance(step, Task) else str(step))
+            number += len(tasks_of(step))
+            lines.append(f"{step!s:<100}  # S{number}" if tasks_of(step) else str(step))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -272,11 +297,7 @@ class Program:
 
     def tasks(self) -> Iterator[tuple[int, Task]]:
         """(submission id, task), ids from 1 on as the runtime gives them."""
-        number = 0
-        for step in self.steps:
-            if isinstance(step, Task):
-                number += 1
-                yield number, step
+        yield from enumerate((task for step in self.steps for task in tasks_of(step)), 1)
 
     @property
     def task_count(self) -> int:

@@ -174,7 +174,7 @@ class SimulatedRank:
         settings = world.program.settings
         self.world = world
         self.rank = rank
-        self.context = RankContext(settings, rank)
+        self.context = RankContext(settings, rank, templates=world.has_templates)
         self.steps = deque(world.program.steps)
         self.has_ended = False
         self.is_shut_down = False
@@ -212,7 +212,7 @@ class SimulatedRank:
     def _flush_perhaps(self) -> None:
         """The scheduler flushes when its rank is idle, at moments of which the other ranks know nothing."""
         if self.world.random.random() < self.idle_share:
-            self.context.native.flush()
+            self.context.flush_when_idle()
 
     def _register_launch(self, step: object) -> None:
         if (

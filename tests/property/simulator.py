@@ -47,6 +47,7 @@ class World:
         self.is_stream_like = options.setdefault("stream_like", is_stream_like)
         self.native_share = self.random.choice([0.0, 0.5, 1.0])
         self.application_weight = self.random.choice([0.05, 0.3, 0.9])
+        self.has_templates = self.random.random() < 0.7
         self.run_share = self.random.choice([0.1, 0.5, 0.9])
         self._common = {
             "compute_lanes": settings.compute_lanes if self.is_stream_like else 1,
@@ -91,6 +92,11 @@ class World:
     @property
     def traces(self) -> list[Trace]:
         return [rank.context.trace for rank in self.ranks]
+
+    @property
+    def num_expanded(self) -> int:
+        """Repetitions of recordings from templates, of whose tasks and commands there are no records."""
+        return sum(rank.context.native.expanded_repetitions for rank in self.ranks)
 
     def run(self) -> Counter[str]:
         """Returns how often each kind of instruction and each copy path occurred."""

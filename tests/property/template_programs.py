@@ -11,27 +11,14 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import Any
 
 from tests.property.draws import SeededDraws
 from tests.property.program_generator import ProgramGenerator
-from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program, Settings, Step
+from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program, Replay, Settings, Step
 from tests.verification.contexts import RankContext
 
-
-@dataclass(frozen=True)
-class Replay:
-    recording: int
-    """Number of the recording."""
-    tasks: tuple[Kernel | HostTask, ...]
-    times: int
-
-    def __str__(self) -> str:
-        tasks = "; ".join(map(str, self.tasks))
-        return f"replay {self.times} times recording {self.recording}: {tasks}"
-
-
-ReplayedStep = Step | Replay
+#: Of the moments of a rank, those at which it is so idle that its scheduler flushes.
+IDLE_SHARES = (0.0, 0.0, 0.05, 0.3)
 
 
 def uses(task: Kernel | HostTask) -> set[int]:
@@ -39,10 +26,11 @@ def uses(task: Kernel | HostTask) -> set[int]:
     return {access.buffer for access in task.accesses} | {reduction.buffer for reduction in reductions}
 
 
-def with_replays(program: Program, source: Random) -> list[ReplayedStep]:
+def with_replays(program: Program, source: Random) -> list[Step]:
     """The steps of the program, and replays of some of its tasks wherever their buffers live."""
-    steps: list[ReplayedStep] = []
+    steps: list[Step] = []
     recordings: list[tuple[Kernel | HostTask, ...]] = []
+    first = 1 + max((step.recording for step in program.steps if isinstance(step, Replay)), default=-1)
     recent: list[Kernel | HostTask] = []
     live: set[int] = set()
     for step in program.steps:
@@ -62,13 +50,15 @@ def with_replays(program: Program, source: Random) -> list[ReplayedStep]:
         while possible and source.random() < 0.4:
             chosen = source.choice(possible[-3:])
             if source.random() < 0.3:
-                steps += with_stops(Replay(chosen, recordings[chosen], source.choice([1, 1, 2, 4])), program, source)
+                steps += with_stops(
+                    Replay(first + chosen, recordings[chosen], source.choice([1, 1, 2, 4])), program, source
+                )
             else:
-                steps.append(Replay(chosen, recordings[chosen], source.choice([1, 2, 3, 5, 9, 20, 40])))
+                steps.append(Replay(first + chosen, recordings[chosen], source.choice([1, 2, 3, 5, 9, 20, 40])))
     return steps
 
 
-def with_stops(replay: Replay, program: Program, source: Random) -> list[ReplayedStep]:
+def with_stops(replay: Replay, program: Program, source: Random) -> list[Step]:
     """Replay again and again with the same waits and fences between, now and then with something else."""
     shapes = {step.number: step.shape for step in program.steps if isinstance(step, BufferDecl)}
     stops: list[Step] = []
@@ -78,7 +68,7 @@ def with_stops(replay: Replay, program: Program, source: Random) -> list[Replaye
             box = tuple((0, source.randint(1, extent)) for extent in shapes[buffer])
             possible.append(Fence(buffer, box, on_all=source.random() < 0.7))
         stops.append(source.choice(possible))
-    steps: list[ReplayedStep] = []
+    steps: list[Step] = []
     for _ in range(source.choice([3, 6, 12])):
         times = replay.times + (source.random() < 0.1)
         parts = [times] if source.random() < 0.8 else [1] * times
@@ -92,20 +82,17 @@ class TwoPipelines:
 
     def __init__(self, settings: Settings, rank: int = 0) -> None:
         self.contexts = [RankContext(settings, rank, templates=templates) for templates in (True, False)]
-        self.recorded: dict[int, list[Any]] = {}
         self.unreported: list[int] = []
 
-    def apply(self, step: ReplayedStep) -> None:
-        if not isinstance(step, Replay):
-            for context in self.contexts:
-                context.apply(step)
-            return self.compare(step)
-        if step.recording not in self.recorded:
-            self.recorded[step.recording] = [context.record(step.tasks) for context in self.contexts]
-        for context, recorded in zip(self.contexts, self.recorded[step.recording], strict=True):
-            context.native.replay(recorded, step.times)
+    def apply(self, step: Step) -> None:
+        for context in self.contexts:
+            context.apply(step)
         self.compare(step)
-        return None
+
+    def flush_when_idle(self) -> None:
+        for context in self.contexts:
+            context.flush_when_idle()
+        self.compare("a flush")
 
     def finish(self) -> None:
         for context in self.contexts:
@@ -153,12 +140,15 @@ def check_templates(program: Program, counts: Counts) -> None:
     source = Random(str(program))
     steps = with_replays(program, source)
     share = source.choice([0.0, 0.5, 1.0])
+    idle_share = source.choice(IDLE_SHARES)
     expanded = 0
     for rank in range(program.settings.num_ranks):
         pipelines = TwoPipelines(program.settings, rank)
         try:
             for step in steps:
                 pipelines.apply(step)
+                if source.random() < idle_share:
+                    pipelines.flush_when_idle()
                 pipelines.report(round(len(pipelines.unreported) * share))
             pipelines.finish()
         except AssertionError as error:

@@ -9,14 +9,26 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests.property.programs import Access, BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Reduction, Settings
-from tests.property.template_programs import Replay, ReplayedStep, TwoPipelines, check_many
+from tests.property.programs import (
+    Access,
+    BufferDecl,
+    Destroy,
+    Epoch,
+    Fence,
+    HostTask,
+    Kernel,
+    Reduction,
+    Replay,
+    Settings,
+    Step,
+)
+from tests.property.template_programs import TwoPipelines, check_many
 from tests.support import mappers
 
 LINE = ((0, 64),)
 ONE = mappers.one_to_one()
 HALO = mappers.neighborhood(1)
-FIELDS: list[ReplayedStep] = [
+FIELDS: list[Step] = [
     BufferDecl(0, (64,), "array"),
     BufferDecl(1, (64,), "array"),
     BufferDecl(2, (64,), "none"),
@@ -34,7 +46,7 @@ MACHINES = [
 ]
 
 
-def run(machine: Settings, *steps: ReplayedStep, reports: bool = True) -> list[int]:
+def run(machine: Settings, *steps: Step, reports: bool = True) -> list[int]:
     """The repetitions on rank 0 that came from a template, after each replay."""
     expanded: list[int] = []
     for rank in range(machine.num_ranks):
@@ -65,13 +77,13 @@ def test_nearly_all_of_a_long_replay_comes_from_a_template(machine: Settings, re
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 def test_a_template_serves_later_replays_after_other_tasks_and_waits(machine: Settings) -> None:
     other = Kernel(LINE, (Access(0, "read", ONE), Access(2, "write", ONE)))
-    between: list[ReplayedStep] = [
+    between: list[Step] = [
         other,
         Epoch(),
         HostTask("once", (), (Access(1, "read", mappers.all_()),)),
         Fence(0, LINE),
     ]
-    steps: list[ReplayedStep] = [*STEP, Replay(0, STEP, 100)]
+    steps: list[Step] = [*STEP, Replay(0, STEP, 100)]
     for step in between:
         steps += [step, Replay(0, STEP, 100)]
     expanded = run(machine, *steps)
@@ -106,7 +118,7 @@ def test_replays_with_a_wait_behind_each_come_from_a_template(
 
 def test_a_program_that_goes_on_otherwise_in_the_middle_of_a_period() -> None:
     other = Kernel(LINE, (Access(0, "read_write", ONE), Access(1, "read", ONE)))
-    rounds: list[ReplayedStep] = [*STEP]
+    rounds: list[Step] = [*STEP]
     for number in range(40):
         rounds += [Replay(0, STEP, 1), Replay(0, STEP, 1)]
         rounds += [other] if number % 8 == 7 else [Epoch()] if number % 8 == 3 else [Fence(0, LINE), Epoch()]
@@ -115,7 +127,7 @@ def test_a_program_that_goes_on_otherwise_in_the_middle_of_a_period() -> None:
 
 
 def test_a_program_that_changes_the_number_of_repetitions_between_waits() -> None:
-    steps: list[ReplayedStep] = [*STEP]
+    steps: list[Step] = [*STEP]
     for times in (1, 5, 2):
         steps += [Replay(0, STEP, times), Epoch()] * 20
     expanded = run(Settings(), *steps)
@@ -126,8 +138,8 @@ def test_a_program_that_changes_the_number_of_repetitions_between_waits() -> Non
 
 
 def test_replays_of_two_lengths_take_turns_before_waits() -> None:
-    short: list[ReplayedStep] = [Replay(0, STEP, 1), Epoch()]
-    longer: list[ReplayedStep] = [Replay(0, STEP, 3), Epoch()]
+    short: list[Step] = [Replay(0, STEP, 1), Epoch()]
+    longer: list[Step] = [Replay(0, STEP, 3), Epoch()]
     expanded = run(Settings(), *STEP, *short * 6, *longer * 6, *[*short, *longer] * 10)
     assert expanded[-1] - expanded[11] == 40
 
@@ -142,7 +154,7 @@ def test_a_buffer_dies_and_another_one_takes_its_place() -> None:
     def step(other: int) -> Kernel:
         return Kernel(LINE, (Access(0, "read", HALO), Access(other, "read_write", ONE)))
 
-    steps: list[ReplayedStep] = [step(1), Replay(0, (step(1),), 60), Destroy(1), BufferDecl(3, (64,), "array")]
+    steps: list[Step] = [step(1), Replay(0, (step(1),), 60), Destroy(1), BufferDecl(3, (64,), "array")]
     expanded = run(Settings(num_devices=2), *steps, step(3), Replay(1, (step(3),), 60))
     assert expanded[1] - expanded[0] >= 40
 
@@ -165,13 +177,13 @@ def test_reductions_in_a_replay(machine: Settings) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 def test_single_replays_before_waits_behind_a_long_one(machine: Settings) -> None:
-    single: list[ReplayedStep] = [Replay(0, STEP, 1), Epoch()]
+    single: list[Step] = [Replay(0, STEP, 1), Epoch()]
     expanded = run(machine, *STEP, Replay(0, STEP, 100), *single * 40)
     assert expanded[-1] - expanded[0] >= 20
 
 
 def test_single_replays_before_a_fence_after_every_tenth() -> None:
-    steps: list[ReplayedStep] = [*[Replay(0, STEP, 1)] * 10, Fence(0, LINE)]
+    steps: list[Step] = [*[Replay(0, STEP, 1)] * 10, Fence(0, LINE)]
     expanded = run(Settings(num_devices=2), *STEP, *steps * 20)
     assert expanded[-1] - expanded[79] == 120
 
@@ -196,8 +208,8 @@ def test_waits_between_replays_that_have_a_template_themselves(
 @pytest.mark.parametrize("length", [1, 3, 10])
 def test_longer_replays_before_waits_follow_shorter_ones(length: int) -> None:
     step = (Kernel(LINE, (Access(0, "read_write", ONE),)),) * length
-    short: list[ReplayedStep] = [Replay(0, step, 1), Epoch()]
-    longer: list[ReplayedStep] = [Replay(0, step, 10), Epoch()]
+    short: list[Step] = [Replay(0, step, 1), Epoch()]
+    longer: list[Step] = [Replay(0, step, 10), Epoch()]
     expanded = run(Settings(), *step, *short * 30, *longer * 30)
     assert expanded[-1] - expanded[39] == 200
 
@@ -205,7 +217,7 @@ def test_longer_replays_before_waits_follow_shorter_ones(length: int) -> None:
 def test_parts_of_replays_between_waits_are_batches_that_come_again() -> None:
     """The executor makes few graphs, each for the batches of one identity."""
     pipelines = TwoPipelines(Settings())
-    parts: list[ReplayedStep] = [Replay(0, STEP, 6), Replay(0, STEP, 4), Epoch()]
+    parts: list[Step] = [Replay(0, STEP, 6), Replay(0, STEP, 4), Epoch()]
     for step in [*FIELDS, *STEP, *parts * 40]:
         pipelines.apply(step)
     assert [count > 30 for count in sorted(pipelines.contexts[0].native.replayed_batches())[-2:]] == [True, True]

@@ -25,6 +25,7 @@ from tests.property.programs import (
     Operator,
     Program,
     Reduction,
+    Replay,
     Settings,
     Step,
     Task,
@@ -94,6 +95,7 @@ class RankContext:
         self.native = _native_testing.GraphContext(planning)
         self._buffers: dict[int, tuple[int, BufferDecl]] = {}
         self._user_allocations = 0
+        self._recordings: dict[int, Any] = {}
 
     def apply(self, step: Step, name: str = "") -> int | None:
         """Returns the submission id of a task."""
@@ -107,11 +109,17 @@ class RankContext:
             return self._submit(step, name)
         elif isinstance(step, Fence):
             return self._submit_fence(step)
+        elif isinstance(step, Replay):
+            self._replay(step)
         elif isinstance(step, ObjectFence):
             return self._hand_over(_native_testing.make_object_fence(step.object, step.on_all))
         else:
             return int(self.native.submit(_native_testing.make_epoch(step.action)))
         return None
+
+    def flush_when_idle(self) -> None:
+        """The scheduler does this at moments of which the other ranks know nothing."""
+        self.native.flush()
 
     def finish(self) -> None:
         """Destroys all live buffers and ends the program."""
@@ -158,6 +166,11 @@ class RankContext:
     def replay(self, tasks: Sequence[Kernel | HostTask], times: int) -> None:
         """Submits all of `tasks` so many times, as a recording that is replayed at once."""
         self.native.replay(self.record(tasks), times)
+
+    def _replay(self, step: Replay) -> None:
+        if step.recording not in self._recordings:
+            self._recordings[step.recording] = self.record(step.tasks)
+        self.native.replay(self._recordings[step.recording], step.times)
 
     def record(self, tasks: Sequence[Kernel | HostTask]) -> Any:
         planned = [self._native_task(task) for task in tasks]
