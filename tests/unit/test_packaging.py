@@ -18,7 +18,7 @@ import celerity_py.configuration
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-HEADERS = "cuda/celerity_device.cuh", "cuda/celerity_random.cuh"
+HEADERS = tuple(f"cuda/{name}.cuh" for name in ("celerity_device", "celerity_random", "folds", "small_copies"))
 PAGE = "report/page.html", "report/page.css", "report/page.js"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels that run on the emulated devices of the ranks: those of their program, and the runtime's own in place of celerity_py/cuda/small_copies.py and
-// folds.py.
+// The kernels that run on the emulated devices of the ranks: those of their program, and the runtime's own in place of celerity_py/cuda/small_copies.cuh and
+// folds.cuh.
 #pragma once
 
 #include <algorithm>

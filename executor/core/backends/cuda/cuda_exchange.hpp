@@ -14,7 +14,7 @@
 
 namespace celerity {
 
-/// The launch of a kernel that is compiled elsewhere; see celerity_py/cuda/small_copies.py, which has the same layout. Flags are addresses of a `graph_flag` in
+/// The launch of a kernel that is compiled elsewhere; see celerity_py/cuda/small_copies.cuh, which has the same layout. Flags are addresses of a `graph_flag` in
 /// memory of the device, so that no parameter of the kernel changes from launch to launch.
 class cuda_exchange {
   public:

@@ -14,7 +14,7 @@
 
 namespace celerity {
 
-/// The launch of kernels that are compiled elsewhere, once per device; see celerity_py/cuda/small_copies.py, which has the same layout.
+/// The launch of kernels that are compiled elsewhere, once per device; see celerity_py/cuda/small_copies.cuh, which has the same layout.
 class cuda_small_copies {
   public:
 	static constexpr std::size_t max_parts = 8;

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""The CUDA sources of the runtime and of the applications compile for old and new GPUs, on hosts without one."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from celerity_py.cuda import compilation, small_copies
+from celerity_py.cuda.compilation import Program
+from celerity_py.cuda.folds import program_of
+from celerity_py.submit.ordered_reductions import _kernel_for
+from tests.support.folds import CASES
+
+APPLICATIONS = Path(__file__).parents[2] / "cluster_jobs" / "apps"
+ARCHITECTURES = "75", "90"  # the oldest that CUDA 13 knows, and Hopper
+
+
+@cache
+def _compiler() -> ctypes.CDLL | None:
+    """NVRTC of the package nvidia-cuda-nvrtc, from any folder of the path."""
+    for folder in sys.path:
+        for library in sorted(Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")):
+            return ctypes.CDLL(str(library))
+    return None
+
+
+needs_compiler = pytest.mark.skipif(_compiler() is None, reason="nvidia-cuda-nvrtc is not installed")
+
+
+def compile_source(text: str, architecture: str, options: tuple[str, ...]) -> str:
+    """The compiler's log, empty for a source without errors and warnings."""
+    nvrtc = _compiler()
+    assert nvrtc is not None
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    headers = (ctypes.c_char_p * 1)(compilation.header())
+    names = (ctypes.c_char_p * 1)(compilation.HEADER_NAME.encode())
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"program.cu", 1, headers, names) == 0
+    try:
+        given = [f"-arch=sm_{architecture}", *options]
+        arguments = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
+        status = nvrtc.nvrtcCompileProgram(program, len(given), arguments)
+        assert nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) == 0
+        log = ctypes.create_string_buffer(size.value)
+        assert nvrtc.nvrtcGetProgramLog(program, log) == 0
+        said = log.value.decode().strip()
+        assert status == 0 or said
+        return said
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _application(name: str, sources: str, kernel: str, items: str = "1,1,1") -> Program:
+    """A kernel of an application, by the names of the strings that are its source."""
+    sys.path.insert(0, str(APPLICATIONS))
+    try:
+        module = importlib.import_module(name)
+    finally:
+        sys.path.remove(str(APPLICATIONS))
+    return Program(
+        "".join(getattr(module, source) for source in sources.split()), kernel, (f"-DCELERITY_ITEMS={items}",)
+    )
+
+
+def _folds() -> Program:
+    """The kernels of all operations and dtypes."""
+    sources = [program_of(op, dtype).source for op, dtype in CASES]
+    return Program("\n".join(f"namespace case{i} {{\n{text}\n}}" for i, text in enumerate(sources)), "fold_partials")
+
+
+def _ordered(op: str, dtype: str) -> Program:
+    kernel = _kernel_for(op, dtype, 0)
+    return Program(kernel.source, kernel.name)
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "folds": _folds,
+    "ordered-sum": lambda: _ordered("sum", "float64"),
+    "ordered-product": lambda: _ordered("prod", "float32"),
+    "wave_sim": lambda: _application("wave_sim", "WAVE_STEP_SOURCE", "wave_step", "1,8,4"),
+    "jacobi": lambda: _application("jacobi", "SOURCE", "relax", "1,4,4"),
+    "matmul": lambda: _application("matmul", "MULTIPLY_SOURCE", "multiply", "1,8,4"),
+    "nbody": lambda: _application("nbody", "ACCELERATION_SOURCE NBODY_STEP_SOURCE", "nbody_step"),
+    "rsim": lambda: _application("rsim", "RSIM_SOURCE", "advance_light"),
+    "conjugate_gradient": lambda: _application("conjugate_gradient", "SOURCE", "advance"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_kernel_compiles(name: str, architecture: str) -> None:
+    program = PROGRAMS[name]()
+    options = (*compilation._BASE_OPTIONS, *program.options)
+    assert not compile_source(program.text, architecture, options)
+
+
+@needs_compiler
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_kernels_that_copy_and_exchange_compile(architecture: str) -> None:
+    assert not compile_source(small_copies._SOURCE, architecture, ("--std=c++17",))
+
+
+@needs_compiler
+def test_a_mistake_is_found() -> None:
+    assert "undefined" in compile_source(small_copies._SOURCE.replace("is_behind(", "is_before(", 1), "90", ())
