@@ -155,7 +155,8 @@ def gather(indices: Any, offsets: Any = None, *, gap: int | None = None) -> Pure
     """The items of dimension 0 of the index space access the rows of the buffer that arrays on the host list for them.
 
     Row r of a buffer has all elements with the coordinate r in dimension 0. The runtime keeps the rows of each chunk
-    between submits with the same mapper, so call `gather` once, outside of loops. Every rank passes the same values.
+    between submits with the same mapper, and forgets them with the mapper. So call `gather` once, outside of loops, and
+    again only for other lists. Every rank passes the same values.
 
     Args:
         indices: Integers, the rows from 0. In shape (items,) each item has one row, in (items, k) it has k of them. It
@@ -174,7 +175,7 @@ def gather(indices: Any, offsets: Any = None, *, gap: int | None = None) -> Pure
         OutOfBoundsAccess: Raised by a submit, if the index space has further items, or the buffer lacks a row.
     """
     rows = GatheredRows(indices, offsets, gap)
-    return PureMapper(rows.map, rows, rows)
+    return PureMapper(rows.map, rows=rows)
 
 
 def permute(*dims: int) -> RangeMapper:
@@ -208,10 +209,10 @@ class PureMapper:
 
     __slots__ = ("function", "key", "rows")
 
-    def __init__(self, function: Callable[..., Any], key: Hashable, rows: GatheredRows | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], key: Hashable = None, *, rows: GatheredRows | None = None) -> None:
         self.function = function
         self.key = key
-        #: Of `gather`, whose function and key they are.
+        #: Of `gather`, whose identity they are.
         self.rows = rows
 
     def identity(self) -> Hashable:
@@ -220,6 +221,8 @@ class PureMapper:
         Raises:
             ArgumentTypeError: If there is no key, and the function uses a value that may change.
         """
+        if self.rows is not None:
+            return self.rows
         if self.key is not None:
             return code_or_object_of(self.function), self.key
         try:

@@ -20,6 +20,7 @@ from celerity_py.calls.empty_reductions import EmptyReductions
 from celerity_py.calls.views import address_of
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
+from celerity_py.comparison.pure_tables import PureTables
 from celerity_py.configuration import thaw
 from celerity_py.cuda.device_arrays import new_device_array
 from celerity_py.cuda.folds import FoldKernels
@@ -110,7 +111,7 @@ class Runtime:
         self.completion = Completion(self)
         self.submissions = self.completion.submissions
         #: Results of `access.pure` mappers, kept between submits.
-        self.pure_tables: dict[Any, Any] = {}
+        self.pure_tables = PureTables()
         #: (code of a mapper, line that submits) that a warning has named already.
         self.warned_mappers: set[Any] = set()
         self.num_queues = 0

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
-_MAX_PURE = 4096  # tables kept between submits
-
 
 def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesses: list[Access]) -> None:
     """Replace the accesses whose mappers are callables by ones with tables of their results.
@@ -57,10 +55,10 @@ def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesse
             continue
         record = given.port.record
         mapper: Any = given.mapper
-        key = None
+        identity: Any = None
         if isinstance(mapper, PureMapper):
-            key = (mapper.identity(), task.division, record.shape)
-            table = runtime.pure_tables.get(key)
+            identity, case = mapper.identity(), (task.division, record.shape)
+            table = runtime.pure_tables.find(identity, case)
             if table is not None:
                 accesses[position] = new_access(given.buffer, table, given.port)
                 continue
@@ -76,10 +74,8 @@ def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesse
         _warn_if_outside(runtime, submission, given, results)
         table = RangeMapper.table(results)
         accesses[position] = new_access(given.buffer, table, given.port)
-        if key is not None:
-            if len(runtime.pure_tables) >= _MAX_PURE:
-                runtime.pure_tables.clear()
-            runtime.pure_tables[key] = table
+        if identity is not None:
+            runtime.pure_tables.keep(identity, case, table, results)
 
 
 _wants_shape: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Gaps are closed such that a chunk accesses no more boxes, unless the program chooses.
 MOST_BOXES: Final = 64
+#: Of a mark for each row between the first and the last one, per listed row. Rows that lie further apart are sorted.
+_MOST_BYTES_PER_ROW: Final = 64
 
 
 class GatheredRows:
@@ -29,7 +31,7 @@ class GatheredRows:
     The gap is the same for all chunks. So the rows of a chunk contain those of its parts, as the graphs expect.
     """
 
-    __slots__ = ("_gap", "_indices", "_offsets", "_top", "count")
+    __slots__ = ("__weakref__", "_gap", "_indices", "_offsets", "_top", "count")
 
     def __init__(self, indices: Any, offsets: Any, gap: Any) -> None:
         """Check the arguments of `access.gather`, which describes them.
@@ -146,11 +148,16 @@ def _integers(values: Any, name: str) -> npt.NDArray[Any]:
 
 def _runs(rows: npt.NDArray[Any], gap: int) -> list[tuple[int, int]]:
     """Beginning and end of each run of rows; rows with at most `gap` others between them belong to one run."""
-    bottom = rows.min()
-    is_listed = np.zeros(int(rows.max()) - int(bottom) + 3, bool)
-    is_listed[1:-1][rows.ravel() - bottom] = True
-    changes = np.flatnonzero(is_listed[1:] != is_listed[:-1]) + int(bottom)
-    begins, ends = changes[::2], changes[1::2]
+    bottom = int(rows.min())
+    span = int(rows.max()) - bottom + 1
+    if span > _MOST_BYTES_PER_ROW * rows.size:
+        begins = np.unique(rows).astype(np.int64)
+        ends = begins + 1
+    else:  # in a time that is proportional to the span, as sorting takes longer
+        is_listed = np.zeros(span + 2, bool)
+        is_listed[1:-1][rows.ravel() - rows.min()] = True
+        changes = np.flatnonzero(is_listed[1:] != is_listed[:-1]) + bottom
+        begins, ends = changes[::2], changes[1::2]
     is_open = begins[1:] - ends[:-1] > gap
     begins = np.concatenate([begins[:1], begins[1:][is_open]])
     ends = np.concatenate([ends[:-1][is_open], ends[-1:]])

@@ -16,6 +16,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import Box, RangeMapper, Region, Task
 from celerity_py._native_testing import map_chunk
+from celerity_py.comparison.pure_tables import PureTables
 from celerity_py.errors import (
     ArgumentTypeError,
     CelerityWarning,
@@ -345,7 +346,7 @@ def test_numbers_that_are_too_large_are_refused_by_name(make: Any, message: str)
 
 class FakeRuntime:
     def __init__(self) -> None:
-        self.pure_tables: dict[Any, Any] = {}
+        self.pure_tables = PureTables()
         self.warned_mappers: set[Any] = set()
         self.inside: set[int] = set()
         self.tracer = None
@@ -407,6 +408,24 @@ def test_a_pure_mapper_is_asked_once_per_key() -> None:
         (table,) = submit(runtime, column_mapper(column))
         assert map_chunk(table, WHOLE, WHOLE, (8, 8)) == Region([Box((0, column), (8, column + 1))])
     assert asked == [0] * len(CHUNKS) + [1] * len(CHUNKS)
+
+
+def test_the_tables_of_pure_mappers_are_bounded_in_bytes_and_those_in_use_stay() -> None:
+    runtime = FakeRuntime()
+    runtime.pure_tables = PureTables(limit_bytes=64 << 10)
+    asked = []
+
+    def mapper_of(key: Any) -> Any:
+        def mapper(chunk: Any) -> Any:
+            asked.append(key)
+            return chunk.box
+
+        return access.pure(mapper, key=key)
+
+    for step in range(300):
+        submit(runtime, mapper_of("in use"), mapper_of((step, b"x" * 2048)))
+    assert len(runtime.pure_tables) <= (64 << 10) // 2048
+    assert asked.count("in use") == len(CHUNKS)
 
 
 def test_two_functions_with_the_same_key_are_kept_apart() -> None:

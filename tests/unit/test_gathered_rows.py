@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import weakref
 from collections.abc import Iterator
 from itertools import pairwise
 from types import SimpleNamespace
@@ -43,6 +45,47 @@ def random_lists(rng: np.random.Generator, items: int, rows: int) -> tuple[Array
     lists = [(rng.choice(places, 1) + rng.integers(0, 9, rng.integers(0, 5))) % rows for _ in range(items)]
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in lists])])
     return np.concatenate([np.zeros(0, np.int64), *lists]), offsets, lists
+
+
+def test_rows_that_lie_far_apart_take_no_memory_between_them(queue: celerity.Queue) -> None:
+    tracemalloc.start()
+    try:
+        found = rows_of(access.gather([[0, 2**50, 7], [2**50 + 1, 0, 0]], gap=0), 0, 2, 2**51)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert intervals(found) == [(0, 1), (7, 8), (2**50, 2**50 + 2)]
+    assert intervals(rows_of(access.gather(np.array([[3, 255]], np.uint8), gap=0), 0, 1, 256)) == [(3, 4), (255, 256)]
+    u, out = celerity.Buffer(2**51, np.int64), celerity.Buffer(2, np.int64)
+    queue.fill(u, 5, slice(0, 1))
+    queue.fill(u, 7, slice(2**50, 2**50 + 1))
+
+    def look(chunk: Any, out: Any, u: Any) -> None:
+        for i in range(chunk.box.min[0], chunk.box.max[0]):
+            out[i] = u[i * 2**50]
+
+    queue.parallel_for(2, look, out.write(access.one_to_one()), u.read(access.gather([0, 2**50], gap=0)))
+    assert queue.fence(out).result(20).tolist() == [5, 7]
+
+
+def test_lists_that_are_made_anew_for_each_step_go_with_their_mapper(queue: celerity.Queue) -> None:
+    u = celerity.Buffer.from_array(np.arange(100), name="u")
+    out = celerity.Buffer(100, np.int64)
+    alive = []
+
+    @celerity.kernel
+    def look(chunk: Any, out: Any, u: Any) -> None:
+        out[chunk.box] = 1
+
+    for step in range(40):
+        mapper = access.gather(np.full((100, 1), step))
+        alive.append(weakref.ref(mapper.rows))
+        for _ in range(2):
+            queue.parallel_for(100, look, out.write(access.one_to_one()), u.read(mapper))
+    queue.wait()
+    assert mapper.rows is not None
+    assert sum(each() is not None for each in alive) == 1
+    assert len(queue._runtime.pure_tables) == 1
 
 
 @pytest.mark.parametrize("seed", range(40))

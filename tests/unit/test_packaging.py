@@ -34,7 +34,7 @@ INSTALLED = {
     "celerity_py/cli": """
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
     """,
-    "celerity_py/comparison": "__init__ agreement mapper_identity program_digests value_digests",
+    "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cuda": """
         __init__ compilation contexts device_arrays execution folds kernel_folder launches library_streams signatures
         small_copies turns
