@@ -32,6 +32,7 @@ from celerity_py.vocabulary.accesses import (
 )
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.integers import to_flag, to_ints
+from celerity_py.vocabulary.notation import is_half
 from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.static_types import Element, LocalParts, SupportsDLPack
 from celerity_py.vocabulary.submissions import Site
@@ -449,7 +450,7 @@ def _record_of(
     extents = _shape_of(shape)
     if name is not None and not isinstance(name, str):
         raise ArgumentTypeError(f"The name of a buffer is a string, not {name!r}.")
-    if any("\ud800" <= character <= "\udfff" for character in name or ""):
+    if any(map(is_half, name or "")):
         raise UsageError(f"The name of a buffer has half of a surrogate pair, which is no character: {name!r}.")
     return BufferRecord(extents, kind, name or "", Site(frame))
 

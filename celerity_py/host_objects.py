@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Site
@@ -50,7 +51,7 @@ class HostObject(IsHandle, Generic[Object]):
     @property
     def label(self) -> str:
         """Id and type, as in `H3 (list)`."""
-        return f"H{self.id} ({type(self.obj).__name__})"
+        return f"H{self.id} ({printable(type(self.obj).__name__)})"
 
     def __repr__(self) -> str:
         return f"<HostObject {self.label}>"

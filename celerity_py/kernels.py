@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, overload
 from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.integers import is_int, to_int, to_ints
+from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.submissions import Site
 
 # The limits of CUDA; x first.
@@ -177,7 +178,7 @@ def kernel(
         A kernel for `queue.parallel_for`, or a decorator if only `name` is given.
 
     Raises:
-        ArgumentTypeError: If an implementation is not callable, or `cpu` is a `CudaKernel`.
+        ArgumentTypeError: If an implementation is not callable, `cpu` is a `CudaKernel`, or `name` is no string.
         UsageError: If both `function` and `cpu` or `cuda` are given.
     """
     if function is None and cpu is None and cuda is None:
@@ -197,7 +198,9 @@ def kernel(
     for backend, implementation in (("cpu", cpu), ("cuda", cuda)):
         if implementation is not None and not callable(implementation) and not isinstance(implementation, CudaKernel):
             raise ArgumentTypeError(f"celerity.kernel() needs a function for {backend}, not {implementation!r}.")
-    result = Kernel(cpu, cuda, name or name_of(cpu if cpu is not None else cuda))
+    if name is not None and not isinstance(name, str):
+        raise ArgumentTypeError(f"The name of a kernel is a string, not {name!r}.")
+    result = Kernel(cpu, cuda, printable(name or name_of(cpu if cpu is not None else cuda)))
     if callable(cpu):
         functools.update_wrapper(result, cpu, updated=())  # a function's own attributes stay its own
     return result
@@ -208,7 +211,7 @@ def name_of(function: Any) -> str:
     name = getattr(function, "name", None) or getattr(function, "__name__", None)
     if isinstance(function, functools.partial):
         name = name_of(function.func)
-    return name if isinstance(name, str) else type(function).__name__
+    return printable(name if isinstance(name, str) else type(function).__name__)
 
 
 def refuse_backend(kernel: Kernel | CudaKernel) -> NoReturn:

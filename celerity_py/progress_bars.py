@@ -22,6 +22,7 @@ from celerity_py.executor.thread_flag import Flag
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.step_counter import StepCounter
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def progress(iterable: Iterable[Item], *, total: int | None = None, label: str =
         The items of `iterable`.
 
     Raises:
-        ArgumentTypeError: If `iterable` is none, or `total` no integer.
+        ArgumentTypeError: If `iterable` is none, `total` no integer, or `label` no string.
         UsageError: If `total` is negative.
     """
     try:
@@ -69,9 +70,11 @@ def progress(iterable: Iterable[Item], *, total: int | None = None, label: str =
         raise ArgumentTypeError(f"celerity.progress() got total={total!r}: expected an integer or None.")
     elif total < 0:
         raise UsageError(f"celerity.progress() got total={total}: a number of steps is not negative.")
+    if not isinstance(label, str):
+        raise ArgumentTypeError(f"celerity.progress() got label={label!r}: expected a string.")
     write = _find_screen()
     steps = StepCounter()
-    bar = Bar(label, total, write, steps) if write is not None and _is_first_rank() else None
+    bar = Bar(printable(label), total, write, steps) if write is not None and _is_first_rank() else None
     return _watched(items, steps, bar)
 
 

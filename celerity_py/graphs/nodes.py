@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from celerity_py._native import Box, Region
-from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.notation import label_of_buffer, show
 
 _MAX_BOXES: Final = 4
 #: By kind of dependency: what the earlier and the later node do with the same elements.
@@ -31,7 +31,7 @@ class NamedBuffer(NamedTuple):
     dims: int
 
     def __str__(self) -> str:
-        return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
+        return label_of_buffer(self.id, self.name)
 
     def __repr__(self) -> str:
         return f"<{self}>"

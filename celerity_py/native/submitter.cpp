@@ -82,6 +82,11 @@ std::string text_of(PyObject* const text) {
 	return {begin, static_cast<std::size_t>(size)};
 }
 
+/// Whether messages can show a name as it is: it has no control characters. If unsure, this says no.
+bool is_plain_ascii(const std::string& name) {
+	return std::all_of(name.begin(), name.end(), [](const char c) { return c >= ' ' && c <= '~'; });
+}
+
 /// Reads an answer of the delegate: (submission, task, accesses).
 void take_over(const nb::object& answer, nb::object& submission, task& node) {
 	const auto plan = nb::cast<nb::tuple>(answer);
@@ -331,6 +336,10 @@ bool submitter::repeat(const parallel_for_call& given, const nb::object& box_obj
 	out.node.geometry = known->geometry;
 	out.node.geometry.global = space.b;
 	out.node.name = text_of(label.ptr());
+	if(!is_plain_ascii(out.node.name) && !nb::cast<bool>(label.attr("isprintable")())) {
+		out = work{{}, {}, out.args};
+		return false;
+	}
 	out.node.code_digest = known->code_digest;
 	read_accesses(given.args, out.node);
 	if(known->native != nullptr && !make_launch(*known, given.args.ptr(), space.b, out.launch.emplace())) {

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from celerity_py.scheduler.errors import CelerityError, InternalError, UninitializedRead
-from celerity_py.vocabulary.notation import show
+from celerity_py.vocabulary.notation import label_of_buffer, show
 
 if TYPE_CHECKING:
     from celerity_py._native import PlanningNotice
@@ -55,7 +55,7 @@ class Notices:
 
 def describe(notice: PlanningNotice) -> str:
     """The sentences for the user: the event, and the remedy."""
-    buffer = f'B{notice.buffer} "{notice.buffer_name}"'
+    buffer = label_of_buffer(notice.buffer, notice.buffer_name)
     if notice.kind == "unwritten_read":
         is_fence = notice.task == 0
         who = "a fence" if is_fence else f'task T{notice.task} "{notice.task_name}"'

@@ -34,6 +34,7 @@ from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
 from celerity_py.vocabulary.integers import to_flag
+from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.static_types import HostTaskPlace
 from celerity_py.vocabulary.submissions import CollectiveSubmission, Submission
 
@@ -98,15 +99,17 @@ class SubmitDelegate:
             UsageError: If something is wrong.
         """
         runtime = self.runtime
-        if name is not None:
-            check_name(name)
         if kernel.__class__ is Kernel:
             function: Any = kernel.cuda if runtime.devices.is_cuda else kernel.cpu
-            label = name or kernel.name
+            label = kernel.name
         else:
             function = kernel
             given = getattr(kernel, "__name__", "")
-            label = name or (given if given.__class__ is str and given else name_of(kernel))
+            label = given if given.__class__ is str and given else name_of(kernel)
+        if name is not None:
+            check_name(name)
+            label = name or label
+        label = printable(label)
         is_native = function.__class__ is CudaKernel and runtime.devices.is_cuda
         try:
             is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
@@ -155,7 +158,7 @@ class SubmitDelegate:
         runtime = self.runtime
         if name is not None:
             check_name(name)
-        label = name or name_of(fn)
+        label = printable(name or name_of(fn))
         group = on if isinstance(on, CollectiveGroup) else None
         kind = "host task" if group is None else "collective host task"
         who = f'{kind} "{label}"'

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never
 
 from celerity_py import _native
 from celerity_py.executor.quantities import format_bytes
+from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.submissions import line_of
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Timeline:
             args["submission"] = submission
             if submission in self._submissions:
                 _, _, code, at = self._submissions[submission]
-                args["submitted at"] = f"{code.co_filename}:{line_of(code, at)}"
+                args["submitted at"] = f"{printable(code.co_filename)}:{line_of(code, at)}"
         if instruction:
             args["instruction"] = instruction
             if instruction in self._blocker_of:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from celerity_py._native import Box
+from celerity_py.vocabulary.notation import label_of_buffer, printable
 from celerity_py.vocabulary.type_rules import describe_type
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class BufferRecord:
         #: Of an element: with `element=` a subarray dtype, whose `base` is that of the numbers, and `shape` that of
         #: an element. NumPy makes arrays with the dimensions of an element behind those of the buffer from it.
         self.dtype = dtype
-        self.name = name
+        #: As messages show it.
+        self.name = printable(name)
         #: Where the buffer was made, for errors of its initial contents.
         self.site = site
         self.box = Box((0,) * len(shape), shape)
@@ -72,4 +74,4 @@ class BufferRecord:
     @property
     def label(self) -> str:
         """Id and name, as in `B3 "u"`."""
-        return f'B{self.id} "{self.name}"' if self.name else f"B{self.id}"
+        return label_of_buffer(self.id, self.name)

@@ -13,6 +13,7 @@ import numpy as np
 
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.integers import is_int
+from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.operations import OPERATIONS, identity_of
 from celerity_py.vocabulary.type_rules import to_dtype
 
@@ -93,7 +94,7 @@ class Combination:
         *,
         is_named: bool,
     ) -> None:
-        self.name = name
+        self.name = printable(name)
         self.identity = identity
         self.is_named = is_named
         self.has_value_of_nothing = is_named and name in {"min", "max", *PLACED}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Boxes, regions and indices as messages show them."""
+"""Boxes, regions, indices and names as messages show them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ def show(where: Any) -> str:
         return show(boxes[0]) if len(boxes) == 1 else f"{{{', '.join(map(show, boxes))}}}"
     items = where if isinstance(where, tuple) else (where,)
     return f"[{', '.join(map(_show_item, items))}]"
+
+
+def printable(name: str) -> str:
+    r"""A name with escapes, such as `\x1b`, for its control characters: a terminal and a log would obey them.
+
+    Halves of surrogate pairs stay, and are refused elsewhere.
+    """
+    if name.isprintable():
+        return name
+    return "".join(each if each.isprintable() or is_half(each) else ascii(each)[1:-1] for each in name)
+
+
+def is_half(character: str) -> bool:
+    """Whether it is half of a surrogate pair, which is no character."""
+    return "\ud800" <= character <= "\udfff"
+
+
+def label_of_buffer(number: int, name: str) -> str:
+    """Id and name, as in `B3 "u"`; the id alone for a buffer without a name."""
+    return f'B{number} "{name}"' if name else f"B{number}"
 
 
 def widen_mapper(first: Sequence[int], last: Sequence[int], accessed: Box, local: str) -> str:

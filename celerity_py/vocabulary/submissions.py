@@ -7,6 +7,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from celerity_py._native import SubmissionRecord
+from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
@@ -30,7 +31,7 @@ class Site:
         return line_of(self.code, self.lasti)
 
     def __str__(self) -> str:
-        return f"{self.code.co_filename}:{self.line}"
+        return f"{printable(self.code.co_filename)}:{self.line}"
 
 
 def line_of(code: CodeType, lasti: int) -> int:
@@ -63,6 +64,7 @@ class Submission(SubmissionRecord):
         future: Future[Any] | None = None,
     ) -> None:
         self.kind = kind
+        #: As messages show it.
         self.name = name
         self.function = function
         #: As for the kernel, but with ports in the place of accesses and reductions.
@@ -76,7 +78,7 @@ class Submission(SubmissionRecord):
     @property
     def site(self) -> str:
         """The line that submitted it, as "file:line"."""
-        return f"{self.code.co_filename}:{self.line}"
+        return f"{printable(self.code.co_filename)}:{self.line}"
 
     @property
     def line(self) -> int:
@@ -91,7 +93,7 @@ class Submission(SubmissionRecord):
     @property
     def subject(self) -> str:
         """As the subject of a sentence about a failure."""
-        return f"the {self.label}" if self.kind == "fence" else f"task {self.name!r}"
+        return f"the {self.label}" if self.kind == "fence" else f"task '{self.name}'"
 
     def describe(self) -> str:
         """Kind, name and origin, as the subject of an error message."""
