@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, TypeAlias
 
@@ -13,9 +15,10 @@ import numpy as np
 from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.kernels import name_of
 from celerity_py.runtime.futures import Future
-from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.scheduler.errors import ArgumentTypeError, CelerityWarning, UsageError
 from celerity_py.small_operations import copy_box
 from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.type_rules import describe_type
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -24,6 +27,16 @@ if TYPE_CHECKING:
 Keep: TypeAlias = "Callable[[], Buffer | tuple[Buffer, ...] | list[Buffer]]"
 
 _getframe = sys._getframe
+
+
+class LoopOptions(NamedTuple):
+    """The arguments of `Queue.until` that have names."""
+
+    every: SupportsIndex
+    at_most: SupportsIndex
+    keep: Keep | None
+    when: Callable[[Any], Any] | None
+    in_dry_run: Any
 
 
 class _Check(NamedTuple):
@@ -46,17 +59,10 @@ class Loop(Iterator[int]):
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        future_of: Callable[[], Future[Any]],
-        *,
-        every: SupportsIndex,
-        at_most: SupportsIndex,
-        keep: Keep | None,
-        when: Callable[[Any], Any] | None,
-        priority: int,
+        self, runtime: Runtime, future_of: Callable[[], Future[Any]], options: LoopOptions, *, priority: int
     ) -> None:
         """See `Queue.until`."""
+        keep, when = options.keep, options.when
         if not callable(future_of):
             _refuse("future_of", "a function that returns a future, such as lambda: queue.fence(done)", future_of)
         if keep is not None and not callable(keep):
@@ -66,13 +72,14 @@ class Loop(Iterator[int]):
         self.iterations = 0
         self.stopped = False
         self.value: Any = None
-        self._every = _count("every", every, least=1)
-        self._at_most = _count("at_most", at_most, least=0)
+        self._every = _count("every", options.every, least=1)
+        self._at_most = _count("at_most", options.at_most, least=0)
         self._runtime = runtime
         self._future_of = future_of
         self._keep = keep
         self._priority = priority
         self._when = when
+        self._in_dry_run = options.in_dry_run if runtime.is_dry else None
         self._begun = 0  # iterations
         self._is_over = False
         self._pending: _Check | None = None
@@ -112,11 +119,17 @@ class Loop(Iterator[int]):
             return
         kept = self._kept()
         if not self._copies:
-            self._copies = [make_buffer(each.shape, each.record.dtype, f"{each.name} kept", frame) for each in kept]
+            self._copies = [
+                make_buffer(each.shape, each.record.dtype, f"{each.name or each.record.label} kept", frame)
+                for each in kept
+            ]
         self._copy(kept, self._copies, frame)
 
     def _ask(self) -> Future[Any]:
-        future = self._future_of()
+        with nullcontext() if self._in_dry_run is None else warnings.catch_warnings():
+            if self._in_dry_run is not None:  # the loop looks at no value of a fence
+                warnings.simplefilter("ignore", CelerityWarning)
+            future = self._future_of()
         if not isinstance(future, Future):
             raise ArgumentTypeError(
                 f"The function {name_of(self._future_of)!r} of queue.until() returns {future!r}, which is no future of "
@@ -132,7 +145,7 @@ class Loop(Iterator[int]):
         return future
 
     def _ends_loop(self, check: _Check) -> bool:
-        self.value = check.future.result()
+        self.value = check.future.result() if self._in_dry_run is None else self._in_dry_run
         verdict = self.value if self._when is None else self._when(self.value)
         if verdict is None or np.size(verdict) != 1:
             whose = "value" if self._when is None else f"result of when={name_of(self._when)!r}"
@@ -140,6 +153,13 @@ class Loop(Iterator[int]):
             raise UsageError(
                 f"The {whose} after iteration {check.iterations - 1} of queue.until() is {what}, which is neither "
                 f"true nor false. Fence a single element, use queue.any(buffer), or let when= return a bool."
+            )
+        kind = np.asarray(verdict).dtype
+        if self._when is None and kind.kind not in "biu":
+            raise UsageError(
+                f"The value after iteration {check.iterations - 1} of queue.until() is {np.asarray(verdict).item()!r}, "
+                f"of the type {describe_type(kind)}. Only a bool or an integer says by itself that the loop ends: any "
+                f"other than 0. Say when it ends: when=lambda value: value < 1e-6."
             )
         self.stopped = bool(verdict)
         return self.stopped

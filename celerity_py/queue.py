@@ -16,7 +16,7 @@ from celerity_py.graphs.recorder import graphs_of
 from celerity_py.hints import Hint
 from celerity_py.host_objects import HostObject, Object
 from celerity_py.kernels import CudaKernel, Kernel
-from celerity_py.loops import Keep, Loop
+from celerity_py.loops import Keep, Loop, LoopOptions
 from celerity_py.recordings import Recording, record, replay
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.closed import CLOSED
@@ -312,6 +312,7 @@ class Queue(IsHandle):
         at_most: SupportsIndex,
         keep: Keep | None = None,
         when: Callable[[Any], Any] | None = None,
+        in_dry_run: Any = None,
     ) -> Loop:
         """Make the iterations of a loop that stops on data: `for i in queue.until(...):`. Collective.
 
@@ -328,21 +329,24 @@ class Queue(IsHandle):
             keep: Returns a buffer or a tuple of buffers, such as `lambda: (u, v)`. The buffers for which these names
                 stand after the loop have the contents of the last needed iteration. Each value costs one more copy of
                 them, within the devices.
-            when: Tells from a value whether the loop ends; by default a value other than 0 ends it. It must return the
-                same on all ranks.
+            when: Tells from a value whether the loop ends. It must return the same on all ranks. By default a bool or
+                an integer other than 0 ends it.
+            in_dry_run: Every value of the loop in a dry run, which computes none, such as one for which the loop goes
+                on. By default the values are those of the fences, zeros.
 
         Returns:
             The iterations, from 0. After the loop, their `iterations` is the number of needed iterations.
 
         Raises:
             ArgumentTypeError: If an argument, or the result of `future_of` or `keep`, has another type.
-            UsageError: If `every` is below 1, `at_most` is negative, a value has several elements, or only rank 0 gets
-                it.
+            UsageError: If `every` is below 1 or `at_most` is negative. If a value has several elements, or is neither a
+                bool nor an integer and there is no `when`, or only rank 0 gets it.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
         runtime = self._runtime_for("until()")
-        return Loop(runtime, future_of, every=every, at_most=at_most, keep=keep, when=when, priority=self._priority)
+        given = LoopOptions(every=every, at_most=at_most, keep=keep, when=when, in_dry_run=in_dry_run)
+        return Loop(runtime, future_of, given, priority=self._priority)
 
     # ---- results
 
@@ -354,23 +358,46 @@ class Queue(IsHandle):
         on: Literal["all"] = "all",
         *,
         to: Literal["host"] = "host",
+        in_dry_run: Any = None,
     ) -> Future[npt.NDArray[Element]]: ...
     @overload
     def fence(
-        self, buffer: Buffer[Element], box: BufferBox = None, *, on: FenceRanks, to: Literal["host"] = "host"
+        self,
+        buffer: Buffer[Element],
+        box: BufferBox = None,
+        *,
+        on: FenceRanks,
+        to: Literal["host"] = "host",
+        in_dry_run: Any = None,
     ) -> Future[npt.NDArray[Element] | None]: ...
     @overload
     def fence(
-        self, buffer: Buffer[Element], box: BufferBox, on: FenceRanks, *, to: Literal["host"] = "host"
+        self,
+        buffer: Buffer[Element],
+        box: BufferBox,
+        on: FenceRanks,
+        *,
+        to: Literal["host"] = "host",
+        in_dry_run: Any = None,
     ) -> Future[npt.NDArray[Element] | None]: ...
     @overload
     def fence(
-        self, buffer: Buffer[Any], box: BufferBox = None, on: FenceRanks = "all", *, to: FencePlace
+        self,
+        buffer: Buffer[Any],
+        box: BufferBox = None,
+        on: FenceRanks = "all",
+        *,
+        to: FencePlace,
+        in_dry_run: Any = None,
     ) -> Future[Any]: ...
     @overload
-    def fence(self, buffer: HostObject[Object], box: None = None, on: Literal["all"] = "all") -> Future[Object]: ...
+    def fence(
+        self, buffer: HostObject[Object], box: None = None, on: Literal["all"] = "all", *, in_dry_run: Any = None
+    ) -> Future[Object]: ...
     @overload
-    def fence(self, buffer: HostObject[Object], box: None = None, *, on: FenceRanks) -> Future[Object | None]: ...
+    def fence(
+        self, buffer: HostObject[Object], box: None = None, *, on: FenceRanks, in_dry_run: Any = None
+    ) -> Future[Object | None]: ...
     def fence(
         self,
         buffer: Buffer[Any] | HostObject[Any],
@@ -378,6 +405,7 @@ class Queue(IsHandle):
         on: FenceRanks = "all",
         *,
         to: FencePlace = "host",
+        in_dry_run: Any = None,
     ) -> Future[Any]:
         """Ask for a copy of a buffer, or of a box of it, as it is after all earlier submits. Collective.
 
@@ -387,6 +415,8 @@ class Queue(IsHandle):
             on: "all": every rank gets the copy; "master": only rank 0 does.
             to: "host": the copy is an array of NumPy. "device": it is an array of CuPy on the first GPU of each rank;
                 data of the GPUs of this rank does not pass through the host. On CPU devices it is an array of NumPy.
+            in_dry_run: The result in a dry run, which computes nothing: a number for all elements, an array that fills
+                the box, or the object itself for a host object. By default the result is zeros, with a warning.
 
         Returns:
             A `concurrent.futures.Future`, which can also be awaited. Its result is a new, writable array with the shape
@@ -396,12 +426,15 @@ class Queue(IsHandle):
 
         Raises:
             ArgumentTypeError: If `buffer` is neither a buffer nor a host object, or a host object comes with a box.
-            UsageError: If the box is not inside of the buffer, `on` or `to` is something else, or CuPy lacks the dtype.
+            UsageError: If the box is not inside of the buffer, `on` or `to` is something else, CuPy lacks the dtype, or
+                the elements cannot hold `in_dry_run`.
             OutOfMemory: If the host or the GPU has no memory for the copy.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
-        return fence_of(self._runtime_for("fence()"), buffer, box, on, _getframe(1), to=to, priority=self._priority)
+        frame, priority = _getframe(1), self._priority
+        runtime = self._runtime_for("fence()")
+        return fence_of(runtime, buffer, box, on, frame, to=to, priority=priority, in_dry_run=in_dry_run)
 
     def any(self, buffer: Buffer) -> Future[bool]:
         """Ask whether any element of a buffer is other than 0 after all earlier submits. Collective.

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from celerity_py.cli.planned_run import plan_program
+from celerity_py.cli.planned_run import PlannedRun, plan_program
 from celerity_py.cli.run import program_words
 from celerity_py.cli.words import CommandError, add_command, names_files, positive
 from celerity_py.executor.network.pacing import num_cores
@@ -51,7 +51,8 @@ def add_to(commands: Commands) -> None:
         "dry-run",
         execute,
         "Plan a program for many ranks, and execute nothing.",
-        "Tells of each planned rank the instructions, the bytes per link, the memory, and the time of planning. "
+        "Tells of each planned rank the instructions, the bytes per link, the memory, and the time of planning. Ends "
+        "with the exit status of the program. "
         "Options that this command does not know go to the program.",
     )
     names_files(parser.add_argument("program", metavar="FILE", help="the program"))
@@ -79,14 +80,14 @@ def execute(options: argparse.Namespace) -> int:
     program = program_words(None, [options.program, *options.rest])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(min(len(ranks), num_cores())) as pool:
         plans = list(pool.map(lambda rank: _plan(rank, options, program, Path(folder)), ranks))
-    figures = [{"rank": rank, **_figures(plan)} for rank, (plan, _) in zip(ranks, plans, strict=True)]
-    sys.stderr.write(plans[0][1])  # warnings, of which other ranks tell the same
+    figures = [{"rank": run.rank, "status": run.status, **_figures(plan)} for plan, run in plans]
     if options.json:
         print(json.dumps({"ranks": options.ranks, "devices": options.devices, "planned": figures}, indent=2))
     else:
         title = f"{options.program}: planned {_told(ranks)} of {options.ranks}, with {options.devices} device(s) each"
         write_tables([title, _table(ranks, figures)], sys.stdout)
-    return 0
+    # Other ranks tell the same warnings.
+    return next((run for _, run in plans if run.status), plans[0][1]).pass_on()
 
 
 def _chosen(options: argparse.Namespace) -> list[int]:
@@ -99,18 +100,20 @@ def _chosen(options: argparse.Namespace) -> list[int]:
     return chosen
 
 
-def _plan(rank: int, options: argparse.Namespace, program: Sequence[str], folder: Path) -> tuple[dict[str, Any], str]:
-    """The statistics of one planned rank, and its standard error.
+def _plan(
+    rank: int, options: argparse.Namespace, program: Sequence[str], folder: Path
+) -> tuple[dict[str, Any], PlannedRun]:
+    """The statistics of one planned rank, and the end of its program.
 
     Raises:
-        CommandError: If the program fails, or makes no queue.
+        CommandError: If the program makes no queue.
     """
     wanted = folder / "rank"
-    errors = plan_program(program, rank, options.ranks, options.devices, {"CELERITY_STATS": str(wanted)})
+    run = plan_program(program, rank, options.ranks, options.devices, {"CELERITY_STATS": str(wanted)})
     written = path_of_rank(str(wanted), rank, options.ranks)
     if not written.exists():
-        raise CommandError(f"{program[0]} has made no queue on rank {rank}, so there is no plan.")
-    return json.loads(written.read_text(encoding="utf-8")), errors
+        run.refuse("is no plan")
+    return json.loads(written.read_text(encoding="utf-8")), run
 
 
 # ---- figures

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.cli.planned_run import plan_program
+from celerity_py.cli.planned_run import PlannedRun, plan_program
 from celerity_py.cli.run import program_words
 from celerity_py.cli.words import CommandError, add_command, failure_of_file, names_files, positive
 from celerity_py.configuration import Configuration, parse_window
@@ -62,10 +62,10 @@ def _window(text: str) -> str:
 def execute(options: argparse.Namespace) -> int:
     """Draw a folder, or let a dry run of the program write and draw its graphs; print the names of the files."""
     source = Path(options.source)
-    written = _draw(source, options) if source.is_dir() else _plan(options)
+    written, run = (_draw(source, options), None) if source.is_dir() else _plan(options)
     for path in written:
         print(path)
-    return 0
+    return 0 if run is None else run.pass_on()
 
 
 def _draw(folder: Path, options: argparse.Namespace) -> list[Path]:
@@ -97,8 +97,8 @@ def _draw(folder: Path, options: argparse.Namespace) -> list[Path]:
     return drawn
 
 
-def _plan(options: argparse.Namespace) -> list[Path]:
-    """The files of a dry run."""
+def _plan(options: argparse.Namespace) -> tuple[list[Path], PlannedRun]:
+    """The files of a dry run, and the end of its program."""
     if not 0 <= options.rank < options.ranks:
         raise CommandError(f"--rank names rank {options.rank}, but the ranks are 0 to {options.ranks - 1}.")
     program = program_words(None, [options.source, *options.rest])
@@ -109,11 +109,11 @@ def _plan(options: argparse.Namespace) -> list[Path]:
         raise CommandError(str(error)) from None
     before = _times(folder)
     wanted = {"CELERITY_PRINT_GRAPHS": str(folder), "CELERITY_PRINT_GRAPHS_WINDOW": options.window}
-    sys.stderr.write(plan_program(program, options.rank, options.ranks, options.devices, wanted))
+    run = plan_program(program, options.rank, options.ranks, options.devices, wanted)
     written = [path for path, time_ns in _times(folder).items() if before.get(path) != time_ns]
     if not written:
-        raise CommandError(f"{options.source} has made no queue, so there are no graphs.")
-    return written
+        run.refuse("are no graphs")
+    return written, run
 
 
 def _times(folder: Path) -> dict[Path, int]:

@@ -7,11 +7,48 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from celerity_py.cli.words import CommandError
 
 
-def plan_program(program: Sequence[str], rank: int, num_ranks: int, num_devices: int, wanted: Mapping[str, str]) -> str:
+class PlannedRun(NamedTuple):
+    """The end of a program that was planned as one rank."""
+
+    program: str
+    rank: int
+    #: The exit status; 128 and the number of the signal if one has ended the program.
+    status: int
+    #: Its standard error.
+    errors: str
+
+    def refuse(self, missing: str) -> NoReturn:
+        """Refuse a program that has made no queue, because it has ended before.
+
+        Raises:
+            CommandError: Always.
+        """
+        if self.status:
+            raise CommandError(f"{self._describe()}:\n{self.errors.rstrip()}")
+        raise CommandError(f"{self.program} has made no queue on rank {self.rank}, so there {missing}.")
+
+    def pass_on(self) -> int:
+        """Print the standard error, and how the program has ended if that is a failure. Returns its status."""
+        sys.stderr.write(self.errors)
+        if self.status:
+            sys.stderr.write(
+                f"{self._describe()}. The plan has all that it has submitted before. A dry run computes nothing: with "
+                f"celerity.is_dry_run() a program leaves out the checks of its results.\n"
+            )
+        return self.status
+
+    def _describe(self) -> str:
+        return f"the program ends with status {self.status} on rank {self.rank}"
+
+
+def plan_program(
+    program: Sequence[str], rank: int, num_ranks: int, num_devices: int, wanted: Mapping[str, str]
+) -> PlannedRun:
     """Plan a program in a process of its own. What it prints is dropped.
 
     Args:
@@ -20,12 +57,6 @@ def plan_program(program: Sequence[str], rank: int, num_ranks: int, num_devices:
         num_ranks: Of so many.
         num_devices: Of each rank.
         wanted: The settings that ask for the results, as environment variables.
-
-    Returns:
-        The standard error of the program: warnings.
-
-    Raises:
-        CommandError: If the program fails.
     """
     variables = {
         "CELERITY_DRY_RUN_RANKS": str(num_ranks),
@@ -42,8 +73,5 @@ def plan_program(program: Sequence[str], rank: int, num_ranks: int, num_devices:
         text=True,
         check=False,
     )
-    if result.returncode != 0:
-        raise CommandError(
-            f"the program ends with status {result.returncode} on rank {rank}:\n{result.stderr.rstrip()}"
-        )
-    return result.stderr
+    status = result.returncode
+    return PlannedRun(program[0], rank, status if status >= 0 else 128 - status, result.stderr)

@@ -202,3 +202,15 @@ def is_master() -> bool:
         LaunchError: If MPI does not work the way this program was started.
     """
     return rank() == 0
+
+
+def is_dry_run() -> bool:
+    """Whether this program is planned only, and nothing is computed: `celerity-py dry-run` or `graph` runs it.
+
+    Any thread may call this, on any rank by itself. A program leaves out the checks of its results then, and loops that
+    end on data.
+
+    Raises:
+        ConfigurationError: If a `CELERITY_` variable is wrong.
+    """
+    return _current.is_dry if _current is not None else configuration.current().dry_run_ranks > 0

@@ -30,6 +30,7 @@ from celerity_py.graphs.recorder import start_graphs
 from celerity_py.hints import Division
 from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
+from celerity_py.runtime.dry_results import fill_result
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Future, Notifiers
@@ -45,7 +46,7 @@ from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
 from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
 from celerity_py.runtime.user_memory import UserArray, UserMemory
-from celerity_py.scheduler.errors import CelerityError, CelerityWarning, ClosedQueue, ResourceError, UsageError
+from celerity_py.scheduler.errors import CelerityError, ClosedQueue, ResourceError, UsageError
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
 
@@ -477,8 +478,12 @@ class Runtime:
         *,
         to_device: bool = False,
         priority: int = 0,
+        in_dry_run: np.ndarray[Any, Any] | None = None,
     ) -> Future[Any]:
-        """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it."""
+        """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it.
+
+        A dry run fills the array with `in_dry_run`, or with zeros.
+        """
         future = self.new_future(kind)
         takes_part = on_all or self.rank == 0
         array: Any = None
@@ -495,16 +500,7 @@ class Runtime:
         self.submitter.submit_fence(submission, record.id, box, address, on_all, to_device, priority)
         self._poison_late(future)
         if self.is_dry and takes_part:
-            import warnings
-
-            array[...] = np.zeros((), record.dtype)
-            warnings.warn_explicit(
-                f"The fence of {record.label} returns zeros: nothing is computed in a dry run.",
-                CelerityWarning,
-                frame.f_code.co_filename,
-                frame.f_lineno,
-                registry=frame.f_globals.setdefault("__warningregistry__", {}),  # once per line, also in a loop
-            )
+            fill_result(record, array, in_dry_run, frame)
         if self.is_dry or not takes_part:
             future.fulfil(future.array)
         return future
@@ -517,11 +513,14 @@ class Runtime:
         self.refuse_in_recording("celerity.HostObject()")
         return next(self._host_objects)
 
-    def fence_object(self, host_object: Ordered, on_all: bool, frame: FrameType, priority: int = 0) -> Future[Any]:
-        """Get the object as soon as everything submitted so far has used it."""
+    def fence_object(
+        self, host_object: Ordered, on_all: bool, frame: FrameType, priority: int = 0, *, in_dry_run: Any = None
+    ) -> Future[Any]:
+        """Get the object, or `in_dry_run`, as soon as everything submitted so far has used it."""
         future = self.new_future()
         takes_part = on_all or self.rank == 0
-        future.array = host_object.obj if takes_part else None
+        result = in_dry_run if self.is_dry and in_dry_run is not None else host_object.obj
+        future.array = result if takes_part else None
         future.is_for_all = self.size == 1
         submission = Submission("fence", host_object.label, None, [host_object], None, frame, future)
         future.subject = submission.label

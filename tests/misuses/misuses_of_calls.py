@@ -162,6 +162,15 @@ AT_THE_SUBMIT = [
             queue.parallel_for(8, step, u.read(access.one_to_one()))
         """,
     ),
+    Misuse(
+        "A loop that stops on a float",
+        ("UsageError",),
+        """
+        one = celerity.Buffer.from_array(np.array(0.5))
+        for i in queue.until(lambda: queue.fence(one), every=10, at_most=40):
+            queue.parallel_for(8, step, u.read(access.one_to_one()))
+        """,
+    ),
     Misuse("A fill with a value that the elements cannot hold", ("UsageError",), "queue.fill(u, 1j)"),
     Misuse(
         "Random numbers with a seed out of its range",

@@ -439,6 +439,15 @@ def test_graph_writes_the_graphs_of_a_plan_for_several_ranks(graphed: Path) -> N
     assert "from D0 to D1" in (folder / "instructions.1.dot").read_text()
 
 
+def test_graph_draws_a_program_that_fails_at_its_end_and_ends_as_it_does(graphed: Path) -> None:
+    graphed.write_text(f"{graphed.read_text()}\nsys.exit(3)\n")
+    folder = graphed.parent / "graphs"
+    outcome = command_line("graph", str(graphed), "-o", str(folder), "--steps", "3")
+    assert outcome.status == 3
+    assert str(folder / "tasks.dot") in outcome.output
+    assert "the program ends with status 3 on rank 0." in outcome.errors
+
+
 def test_graph_tells_of_a_window_without_tasks(graphed: Path) -> None:
     folder = graphed.parent / "graphs"
     outcome = command_line("graph", str(graphed), "--window=99:", "-o", str(folder), "--steps", "9")
@@ -489,12 +498,12 @@ def test_a_text_that_cannot_be_drawn_is_named(
         (("app.py", "--window", "ten"), 2, "argument --window: expected tasks such as '10:40'"),
         (("app.py", "--rank", "2", "--ranks", "2"), 1, "--rank names rank 2, but the ranks are 0 to 1."),
         (("nowhere.py",), 1, "there is no file nowhere.py."),
-        (("empty.py",), 1, "empty.py has made no queue, so there are no graphs."),
+        (("empty.py",), 1, "empty.py has made no queue on rank 0, so there are no graphs."),
         (("folder",), 1, "the folder folder has no graphs. CELERITY_PRINT_GRAPHS=folder lets a run write them."),
         (("folder", "--steps"), 1, "folder is a folder of graphs, and takes no option --steps."),
         (("app.py", "-o", "empty.py"), 1, "--output=empty.py: this is a file. Name a folder, such as empty_graphs."),
         (("folder", "-o", "other"), 1, "the pictures of folder go into this folder. Leave --output out."),
-        (("app.py",), 1, "the program ends with status 1 on rank 0:\n"),
+        (("app.py",), 1, "the program ends with status 1 on rank 0."),
     ],
 )
 def test_graph_says_what_it_cannot_do(

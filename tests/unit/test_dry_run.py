@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import celerity_py as celerity
@@ -154,6 +156,30 @@ def test_a_program_without_a_plan_is_an_error(
     assert outcome.output == ""
 
 
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        ("sys.exit(3)", 3, ""),
+        ("if not celerity.is_dry_run():\n    sys.exit(3)", 0, ""),
+        ("assert total.name == 5, 'a wrong sum'", 1, "AssertionError: a wrong sum"),
+        ("import os\nos.kill(os.getpid(), 15)", 143, ""),
+    ],
+)
+def test_a_program_that_fails_after_its_work_has_a_plan_and_its_own_status(
+    program: Path, end: str, status: int, told: str
+) -> None:
+    program.write_text(f"{PROGRAM}\n{end}\n")
+    outcome = dry_run(program, "--ranks", 4, "--only", "1,2", "--size", 16)
+    assert outcome.status == status
+    assert "planned ranks 1, 2 of 4" in outcome.output
+    assert "time of planning" in outcome.output
+    assert told in outcome.errors
+    failure = f"the program ends with status {status} on rank 1. The plan has all that it has submitted before."
+    assert (failure in outcome.errors) == (status != 0)
+    outcome = dry_run(program, "--ranks", 4, "--only", "1,2", "--size", 16, "--json")
+    assert [planned["status"] for planned in json.loads(outcome.output)["planned"]] == [status, status]
+
+
 def test_the_warnings_of_the_first_planned_rank_are_told_once(program: Path) -> None:
     program.write_text(f"{PROGRAM}    for _ in range(3):\n        queue.fence(u)\n")
     outcome = dry_run(program, "--ranks", 4, "--only", "2,3", "--size", 16)
@@ -188,6 +214,70 @@ def test_a_dry_run_may_plan_as_any_rank() -> None:
         assert [memory["peak_bytes"] > 0 for memory in plan["memories"][2:]] == [True, True]
     finally:
         celerity.configure(dry_run_ranks=None, dry_run_rank=None, devices=None)
+
+
+@pytest.fixture
+def planned() -> Iterator[celerity.Queue]:
+    celerity.configure(dry_run_ranks=4, devices="cpu:2")
+    try:
+        assert celerity.is_dry_run()
+        with celerity.Queue() as queue:
+            yield queue
+    finally:
+        celerity.configure(dry_run_ranks=None, devices=None)
+
+
+def halve(chunk: Any, u: Any, largest: Any) -> None:
+    raise AssertionError("nothing runs")
+
+
+@pytest.mark.parametrize(
+    ("value", "when", "stopped", "iterations"),
+    [
+        (0.5, lambda change: change < 0.1, False, 12),
+        (0.0, lambda change: change < 0.1, True, 5),
+        (False, None, False, 12),
+    ],
+)
+def test_a_loop_goes_on_by_the_value_that_the_program_names_for_a_dry_run(
+    planned: celerity.Queue, value: Any, when: Any, stopped: bool, iterations: int
+) -> None:
+    u, largest = celerity.Buffer.from_array(np.ones(8)), celerity.Buffer((), np.float64)
+    loop = planned.until(lambda: planned.fence(largest), every=5, at_most=12, when=when, in_dry_run=value)
+    for _ in loop:
+        planned.parallel_for(8, halve, u.read_write(access.one_to_one()), celerity.reduction(largest, "max"))
+    assert (loop.stopped, loop.iterations, loop.value) == (stopped, iterations, value)
+
+
+def test_a_fence_returns_the_value_that_the_program_names_for_a_dry_run(planned: celerity.Queue) -> None:
+    u = celerity.Buffer((4, 3), np.float32, name="u")
+    points = celerity.Buffer(2, np.int32, element=(3,))
+    assert (planned.fence(u, in_dry_run=2).result(10) == np.full((4, 3), 2, np.float32)).all()
+    assert planned.fence(u, (slice(1, 2), slice(None)), in_dry_run=[1, 2, 3]).result(10).tolist() == [[1, 2, 3]]
+    assert planned.fence(points, in_dry_run=7).result(10).shape == (2, 3)
+    assert planned.fence(u, on="master", in_dry_run=1).result(10) is not None
+    opened: celerity.HostObject[Any] = celerity.HostObject([0])
+    assert planned.fence(opened, in_dry_run="done").result(10) == "done"
+    assert planned.fence(opened).result(10) == [0]
+    with pytest.warns(celerity.CelerityWarning, match=r"returns zeros: .* name some: queue.fence\(..., in_dry_run=1\)"):
+        assert not planned.fence(u).result(10).any()
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (1j, r"fence of B1 \"u\" got in_dry_run=1j for \[0:4, 0:3\], whose elements are float32, which cannot hold it"),
+        (np.ones(4), r"It takes one value of float32, or an array of shape \(4, 3\)"),
+        ("many", "got in_dry_run='many'"),
+    ],
+)
+def test_a_value_for_a_dry_run_that_the_buffer_cannot_hold_is_refused_in_any_run(value: Any, told: str) -> None:
+    with celerity.Queue() as queue:
+        assert not celerity.is_dry_run()
+        u = celerity.Buffer.from_array(np.ones((4, 3), np.float32), name="u")
+        with pytest.raises(celerity.UsageError, match=told):
+            queue.fence(u, in_dry_run=value)
+        assert queue.fence(u, in_dry_run=2).result(10).tolist() == np.ones((4, 3)).tolist()
 
 
 def test_a_run_that_is_not_dry_has_no_plan() -> None:

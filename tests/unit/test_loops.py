@@ -292,9 +292,23 @@ def test_a_value_that_is_neither_true_nor_false_is_refused(fields: Fields) -> No
         fields.run(loop)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shown"), [("f8", "3.0, of the type float64"), ("c8", r"\(3\+0j\), of the type complex64")]
+)
+def test_a_value_that_is_neither_a_bool_nor_an_integer_needs_when(
+    queue: celerity.Queue, dtype: str, shown: str
+) -> None:
+    u = celerity.Buffer.from_array(np.array(3, dtype))
+    with pytest.raises(UsageError, match=rf"value after iteration 4 of .* is {shown}. .*: when=lambda value: value <"):
+        list(queue.until(lambda: queue.fence(u), every=5, at_most=50))
+    loop = queue.until(lambda: queue.fence(u), every=5, at_most=50, when=lambda value: abs(value) < 4)
+    assert len(list(loop)) == 10
+    assert loop.stopped
+
+
 def test_buffers_that_cannot_be_kept_are_refused(fields: Fields) -> None:
     def look(keep: Callable[[], Any]) -> None:
-        fields.run(fields.queue.until(fields.ask, at_most=50, keep=keep))
+        fields.run(fields.queue.until(fields.ask, at_most=50, keep=keep, when=bool))
 
     with pytest.raises(ArgumentTypeError, match=r"keep=...\) takes a function that returns a buffer or .*, not array"):
         look(lambda: START)

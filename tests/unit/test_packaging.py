@@ -45,8 +45,8 @@ INSTALLED = {
         runs words
     """,
     "celerity_py/runtime": """
-        __init__ closed collective_groups devices executor_delegate forks futures initial_contents lifecycle live_view
-        log native_objects outputs planning_notices profiling run_state run_summary runtime shares spinning
+        __init__ closed collective_groups devices dry_results executor_delegate forks futures initial_contents lifecycle
+        live_view log native_objects outputs planning_notices profiling run_state run_summary runtime shares spinning
         statistics step_counter submissions_in_flight user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate ordered_reductions plain_values violations",
