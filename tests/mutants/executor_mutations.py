@@ -230,8 +230,7 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "flags that were kept back are written after what follows",
         DISPATCH,
-        "if(!std::holds_alternative<send_instruction>(operation) && "
-        "!std::holds_alternative<receive_instruction>(operation)) m_backend->flush();",
+        "if(!std::holds_alternative<send_instruction>(operation)) m_backend->flush();",
         "",
         limit=5000,
     ),
