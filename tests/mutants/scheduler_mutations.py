@@ -11,11 +11,11 @@ ALLOCATIONS = "scheduler/core/instruction_graph/instruction_graph_allocations.cp
 MEMORY = "scheduler/core/instruction_graph/instruction_graph_memory.cpp"
 TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
 TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
-REPLAY = "scheduler/core/instruction_graph/instruction_graph_replay.cpp"
-COPIES = "scheduler/core/vocabulary/instruction_copies.cpp"
-STATE = "scheduler/core/graphs/graph_state.hpp"
-REPETITIONS = "scheduler/core/pipeline/scheduling_pipeline_replay.cpp"
-TEMPLATES = "scheduler/core/pipeline/replay_template.cpp"
+COPIES = "scheduler/core/replay/instruction_copies.cpp"
+STATE = "scheduler/core/replay/graph_state.hpp"
+GRAPHS = "scheduler/core/replay/plan_graphs.hpp"
+REPLAYER = "scheduler/core/replay/replayer.cpp"
+TEMPLATES = "scheduler/core/replay/replay_template.cpp"
 GENERATOR = "scheduler/core/instruction_graph/instruction_graph.hpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
@@ -426,7 +426,7 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "an instruction from a template depends on one that is too old by one",
-        REPLAY,
+        REPLAYER,
         "instruction_id(on.value + by.instructions)",
         "instruction_id(on.value + by.instructions - 1)",
     ),
@@ -444,8 +444,8 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "an instruction from a template does not depend on the last epoch, but on a later instruction",
-        REPLAY,
-        "on == settled ? m_settled : instruction_id(on.value + by.instructions)",
+        REPLAYER,
+        "on == settled ? m_graphs.instructions.settled() : instruction_id(on.value + by.instructions)",
         "instruction_id(on.value + by.instructions)",
     ),
     Mutation(
@@ -471,25 +471,25 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "the instruction graph does not learn what has come from a template",
-        REPETITIONS,
-        "m_instructions.move(by, buffers);",
+        GRAPHS,
+        "instructions.walk_state(of_instructions, buffers);",
         "",
     ),
     Mutation(
         "the command graph does not learn what has come from a template",
-        REPETITIONS,
-        "m_commands.move(by, buffers);",
+        GRAPHS,
+        "commands.walk_state(of_commands, buffers);",
         "",
     ),
     Mutation(
         "a fence from a template writes into the memory of its first period",
-        REPLAY,
+        REPLAYER,
         "copy->destination = fence_destination;",
         "",
     ),
     Mutation(
         "the graphs do not learn what has come from the first parts of a period",
-        REPETITIONS,
+        REPLAYER,
         "if(num_parts > 0) plan_again(*known, num_parts);",
         "",
     ),

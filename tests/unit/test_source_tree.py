@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 CORES = ("scheduler/core", "executor/core")
 # The rooms of each core, from below: a file sees its own room and those before it.
 ROOMS = {
-    "scheduler/core": ("base", "geometry", "vocabulary", "graphs", "instruction_graph", "pipeline"),
+    "scheduler/core": ("base", "geometry", "vocabulary", "graphs", "instruction_graph", "replay", "pipeline"),
     "executor/core": (
         *("threads", "events", "memory", "engine", "backends", "transfers"),
         *("backends/cpu", "backends/cuda", "loop"),

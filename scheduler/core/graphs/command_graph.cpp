@@ -48,11 +48,6 @@ void command_graph_generator::lower(const std::shared_ptr<const task>& node, std
 	if(m_num_ranks > 1) mark_stale(*node);
 }
 
-void command_graph_generator::move(const plan_position& by, const std::span<const buffer_id> buffers) {
-	state_mover mover(by, by.commands);
-	walk_state(mover, buffers);
-}
-
 void command_graph_generator::update_shares(const task& node) {
 	if(node.kind != task_kind::fence && m_shares_valid && m_shares_of == node.geometry) return; // loops submit the same geometry again and again
 	m_shares = split_among_ranks(node, m_num_ranks);

@@ -15,12 +15,12 @@
 #include "base/fields.hpp"
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
-#include "graph_state.hpp"
 #include "local_chunks.hpp"
 #include "geometry/region_map.hpp"
 #include "node_record.hpp"
 #include "rank_set.hpp"
 #include "recent_buffers.hpp"
+#include "vocabulary/plan_position.hpp"
 #include "vocabulary/task.hpp"
 
 namespace celerity {
@@ -93,7 +93,6 @@ class command_graph_generator {
 	void note_position(plan_position& now) const { now.commands = m_window.current().value; }
 	template <typename Walk>
 	void walk_state(Walk& walk, std::span<const buffer_id> buffers);
-	void move(const plan_position& by, std::span<const buffer_id> buffers);
 
   private:
 	struct local_state {

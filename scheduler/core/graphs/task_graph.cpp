@@ -40,13 +40,6 @@ void task_graph::note_position(plan_position& now) const {
 	now.submissions = m_last_submission.value;
 }
 
-void task_graph::move(const plan_position& by, const std::span<const buffer_id> buffers) {
-	state_mover mover(by, by.tasks);
-	walk_state(mover, buffers);
-	m_last_reduction += by.reductions;
-	m_last_submission.value += by.submissions;
-}
-
 void task_graph::add_node(const std::shared_ptr<task>& node) {
 	node->id = m_window.begin();
 	for(auto& reduction : node->reductions) reduction.id = reduction_id(++m_last_reduction);

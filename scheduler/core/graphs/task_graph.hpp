@@ -13,10 +13,10 @@
 
 #include "base/ids.hpp"
 #include "dependency_window.hpp"
-#include "graph_state.hpp"
 #include "geometry/region_map.hpp"
 #include "node_record.hpp"
 #include "recent_buffers.hpp"
+#include "vocabulary/plan_position.hpp"
 #include "vocabulary/planning_notice.hpp"
 #include "vocabulary/task.hpp"
 
@@ -45,8 +45,6 @@ class task_graph {
 	/// The state, as far as it concerns tasks that access these buffers only.
 	template <typename Walk>
 	void walk_state(Walk& walk, std::span<const buffer_id> buffers);
-	/// The state after tasks that have been repeated from a template.
-	void move(const plan_position& by, std::span<const buffer_id> buffers);
 
   private:
 	using front = access_front<task_id>;
@@ -93,6 +91,8 @@ void task_graph::walk_state(Walk& walk, const std::span<const buffer_id> buffers
 	walk.number(m_longest_path - m_longest_path_at_horizon);
 	for(std::size_t i = epoch - m_path_base; i < m_path_lengths.size(); ++i) walk.number(m_longest_path - m_path_lengths[i]);
 	walk.hidden_base(m_path_base);
+	walk.last(m_last_reduction, &plan_position::reductions);
+	walk.last(m_last_submission.value, &plan_position::submissions);
 	for(const buffer_id id : buffers) {
 		auto& buffer = m_buffers.at(id);
 		buffer.accesses.walk_state(walk, [&](front& f) { f.walk_state(walk); });

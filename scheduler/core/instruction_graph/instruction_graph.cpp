@@ -20,9 +20,7 @@ constexpr std::uint64_t horizons_until_settled = 2;
 
 instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, record_callback record, notice_callback notify)
     : m_capabilities(std::move(capabilities)), m_record(std::move(record)), m_notify(std::move(notify)), m_staging(m_capabilities.num_memories()),
-      m_foreseen_bytes(m_capabilities.num_memories()) {
-	m_arenas.push_back(arena_bucket{task_id{}, arena(m_block_pool)});
-}
+      m_foreseen_bytes(m_capabilities.num_memories()) {}
 
 instruction_graph_generator::~instruction_graph_generator() = default;
 
@@ -104,7 +102,7 @@ instruction_id instruction_graph_generator::instruction_builder::emit(instructio
 
 void instruction_graph_generator::compile_epoch(const command_phase& now, const task& node) {
 	if(node.action == epoch_action::shutdown) free_staging(now);
-	open_bucket(node.id);
+	m_store.open_bucket(node.id);
 	instruction_builder epoch(*this, now);
 	epoch.follow_all();
 	m_settled = epoch.emit(epoch_instruction{node.id, node.submission, node.action}, priorities::horizon_or_epoch);
@@ -119,11 +117,11 @@ bool instruction_graph_generator::must_apply_horizon() const {
 	const std::size_t num_pending = m_pending_horizons.size();
 	if(!are_several(m_queues)) return num_pending > 1;
 	if(num_pending <= m_capabilities.most_horizons_ahead) return false;
-	return m_is_repeating || m_pending_horizons.front().task <= m_last_reached || num_pending > most_unexecuted_horizons;
+	return m_is_repeating || m_pending_horizons.front().task <= m_store.last_reached() || num_pending > most_unexecuted_horizons;
 }
 
 void instruction_graph_generator::compile_horizon(const command_phase& now, const task& node) {
-	open_bucket(node.id);
+	m_store.open_bucket(node.id);
 	instruction_builder horizon(*this, now);
 	horizon.follow_all();
 	const instruction_id self = horizon.emit(horizon_instruction{node.id, node.submission}, priorities::horizon_or_epoch);
@@ -152,12 +150,6 @@ instruction_graph_generator::buffer_state& instruction_graph_generator::use_buff
 	auto& buffer = m_buffers.at(id);
 	m_recent.use(id, buffer.last_use);
 	return buffer;
-}
-
-void instruction_graph_generator::notify_epoch_reached(const task_id reached) {
-	// Until a further report the executor may still look at instructions right before the one it has just reported.
-	while(m_arenas.size() > 1 && m_arenas[1].opened_by <= m_last_reached) m_arenas.pop_front();
-	m_last_reached = reached;
 }
 
 instruction_graph_generator::execution_plan instruction_graph_generator::plan(const command& cmd) {

@@ -24,11 +24,12 @@
 #include "geometry/region_map.hpp"
 #include "graphs/command_graph.hpp"
 #include "graphs/dependency_window.hpp"
-#include "graphs/graph_state.hpp"
 #include "graphs/local_chunks.hpp"
 #include "graphs/recent_buffers.hpp"
 #include "growth_forecast.hpp"
+#include "instruction_store.hpp"
 #include "vocabulary/instruction.hpp"
+#include "vocabulary/plan_position.hpp"
 #include "vocabulary/planning_notice.hpp"
 #include "vocabulary/task.hpp"
 
@@ -77,22 +78,24 @@ class instruction_graph_generator {
 	void compile(const command& cmd, execution_plan&& plan, instruction_batch& out);
 
 	/// Everything before the epoch or horizon `reached` has been executed.
-	void notify_epoch_reached(task_id reached);
+	void notify_epoch_reached(const task_id reached) { m_store.notify_epoch_reached(reached); }
 	/// There is a queue of this priority; as if it had submitted a task.
 	void announce(const queue_priority queue) { m_queues |= queue_set_of(queue); }
 	/// Whether the instructions that are compiled now may become a template, or repeat one. They depend on the program alone then, not on the execution.
 	void set_repeating(const bool is_repeating) { m_is_repeating = is_repeating; }
 
 	/// As in the task graph.
-	void note_position(plan_position& now) const;
+	void note_position(plan_position& now) const {
+		now.instructions = m_window.current().value;
+		now.messages = m_last_message;
+		now.held_horizons = m_num_held_horizons;
+	}
 	template <typename Walk>
 	void walk_state(Walk& walk, std::span<const buffer_id> buffers);
-	void move(const plan_position& by, std::span<const buffer_id> buffers);
 	/// The last epoch.
 	instruction_id settled() const { return m_settled; }
-	/// Appends an instruction of a template, moved by so many ids. `settled` was the last epoch when the template was planned. Boxes and bindings are shared.
-	/// A copy to user memory goes to `fence_destination`.
-	void repeat(const instruction& known, const plan_position& by, instruction_id settled, allocation_id fence_destination, instruction_batch& out);
+	/// The memory of the instructions.
+	instruction_store& store() { return m_store; }
 
   private:
 	using front = access_front<instruction_id>;
@@ -173,10 +176,6 @@ class instruction_graph_generator {
 		staging_allocation* gather = nullptr; ///< since the first one has been collected
 		std::size_t num_collected = 0;        ///< in `gather`
 	};
-	struct arena_bucket {
-		task_id opened_by; ///< the horizon or epoch whose instruction is the first in it
-		arena nodes;
-	};
 	/// One phase of the command that is compiled: the common properties of its instructions, and the batch that receives them.
 	struct command_phase {
 		instruction_batch& out;
@@ -245,9 +244,7 @@ class instruction_graph_generator {
 	system_capabilities m_capabilities;
 	record_callback m_record; ///< may be empty
 	notice_callback m_notify; ///< may be empty
-	arena_block_pool m_block_pool;
-	std::deque<arena_bucket> m_arenas;
-	task_id m_last_reached;
+	instruction_store m_store;
 	dependency_window<instruction_id> m_window;
 	side_effect_chains<instruction_id> m_side_effects;
 	struct pending_horizon {
@@ -274,16 +271,11 @@ class instruction_graph_generator {
 	std::vector<access_binding> m_access_bindings;
 	std::vector<reduction_binding> m_reduction_bindings;
 	std::deque<region> m_bound_parts; ///< of the instruction under construction
-	std::vector<instruction_id> m_repeated_dependencies;
 
 	// instruction_graph.cpp: emission, epochs, buffers, lookahead
-	arena& nodes() { return m_arenas.back().nodes; }
+	arena& nodes() { return m_store.nodes(); }
 	/// Whether the oldest pending horizon is to be applied now.
 	bool must_apply_horizon() const;
-	/// Before the instruction of this horizon or epoch. Its bucket is there already if the instruction has been repeated from a template.
-	void open_bucket(task_id opened_by) {
-		if(m_arenas.back().opened_by < opened_by) m_arenas.push_back(arena_bucket{opened_by, arena(m_block_pool)});
-	}
 	/// The buffer, for a command whose instructions will access it.
 	buffer_state& use_buffer(buffer_id id);
 	void compile_epoch(const command_phase& now, const task& node);
@@ -490,6 +482,8 @@ void instruction_graph_generator::walk_state(Walk& walk, const std::span<const b
 		}
 	}
 	for(const buffer_id id : buffers) walk_buffer(walk, m_buffers.at(id));
+	walk.last(m_last_message, &plan_position::messages);
+	walk.last(m_num_held_horizons, &plan_position::held_horizons);
 }
 
 template <typename Walk>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "graph_log.hpp"
 
-#include "vocabulary/instruction_copies.hpp"
+#include "replay/instruction_copies.hpp"
 
 namespace celerity {
 

@@ -17,9 +17,10 @@ bool is_flushing(const command& cmd) { return std::holds_alternative<epoch_comma
 
 scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, instruction_sink& sink, pipeline_observers observers)
     : m_sink(sink), m_notify(observers.notice), m_lookahead(settings.lookahead), m_program(settings.program),
-      m_tasks(settings.horizons, std::move(observers.task), observers.notice),
-      m_commands(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
-      m_instructions(settings.capabilities, std::move(observers.instruction), std::move(observers.notice)), m_uses_templates(settings.templates) {
+      m_graphs{task_graph(settings.horizons, std::move(observers.task), observers.notice),
+          command_graph_generator(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
+          instruction_graph_generator(settings.capabilities, std::move(observers.instruction), std::move(observers.notice))},
+      m_replayer(settings.templates, *this, m_graphs, m_program, m_sink, m_progress) {
 	auto initial = std::make_shared<task>();
 	initial->kind = task_kind::epoch;
 	initial->action = epoch_action::init;
@@ -28,83 +29,71 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
 }
 
 void scheduling_pipeline::create_buffer(const buffer_info& info) {
-	leave_replay();
+	m_replayer.leave();
 	if(m_program != nullptr) m_program->add_buffer(info);
-	m_tasks.create_buffer(info);
-	m_commands.create_buffer(info);
-	m_instructions.create_buffer(info); // not held back: anticipation must know it
+	m_graphs.tasks.create_buffer(info);
+	m_graphs.commands.create_buffer(info);
+	m_graphs.instructions.create_buffer(info); // not held back: anticipation must know it
 }
 
 void scheduling_pipeline::destroy_buffer(const buffer_id id) {
-	leave_replay();
-	m_replays.forget_buffer(id, position().tasks);
-	m_tasks.destroy_buffer(id);
-	m_commands.destroy_buffer(id);
-	m_instructions.announce_destruction(id);
+	m_replayer.leave();
+	m_replayer.forget_buffer(id);
+	m_graphs.tasks.destroy_buffer(id);
+	m_graphs.commands.destroy_buffer(id);
+	m_graphs.instructions.announce_destruction(id);
 	m_held.emplace_back(destroy_event{id}); // commands that use it may still be held
 	compile_ready();
 }
 
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
-	m_is_repeating = m_repeated != nullptr && can_be_stop(*submitted, *m_repeated);
-	if(!m_is_repeating) m_repeated.reset();
-	if(m_replays.current() != nullptr && expand_stop(submitted)) return;
-	if(m_replays.is_replaying() && can_be_stop(*submitted, *m_replays.program())) m_replays.note_stop();
-	if(m_replays.is_searching_stop(*submitted)) {
-		catch_up(); // leaves a template of repetitions alone, of which nothing is expanded
-		m_replays.begin_draft();
-		plan(submitted);
-		look_for_template(m_replays.program(), std::move(submitted));
-		return;
-	}
-	end_replay();
-	plan(std::move(submitted));
+	if(!m_replayer.take(submitted)) plan(std::move(submitted));
 }
 
 void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
-	m_instructions.set_repeating(m_is_repeating || m_is_catching_up);
+	m_graphs.instructions.set_repeating(m_replayer.is_repeating());
 	m_new_tasks.clear();
-	m_tasks.add(std::move(submitted), m_new_tasks);
-	if(m_program != nullptr && !m_is_catching_up) { // before there are instructions that exchange something for it
+	m_graphs.tasks.add(std::move(submitted), m_new_tasks);
+	if(m_program != nullptr && !m_replayer.is_catching_up()) { // before there are instructions that exchange something for it
 		auto entry = m_program->entry_for(m_new_tasks.front());
 		m_program->add_task(entry, entry.described->id);
-		if(auto* const draft = m_replays.draft()) draft->tasks.push_back(std::move(entry));
+		m_replayer.note(std::move(entry));
 	}
 	for(const auto& node : m_new_tasks) {
 		m_new_commands.clear();
-		m_commands.lower(node, m_new_commands);
-		m_counts.tasks += node->kind != task_kind::horizon;
-		m_counts.horizons += node->kind == task_kind::horizon;
-		m_counts.commands += m_new_commands.size();
+		m_graphs.commands.lower(node, m_new_commands);
+		m_progress.counts.tasks += node->kind != task_kind::horizon;
+		m_progress.counts.horizons += node->kind == task_kind::horizon;
+		m_progress.counts.commands += m_new_commands.size();
 		for(auto& cmd : m_new_commands) hold(std::move(cmd));
 	}
 	compile_ready();
 }
 
 void scheduling_pipeline::flush() {
-	leave_replay();
+	m_replayer.leave();
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
 	compile_ready();
 }
 
 void scheduling_pipeline::announce(const queue_priority queue) {
-	leave_replay();
-	m_instructions.announce(queue);
+	m_replayer.leave();
+	m_graphs.instructions.announce(queue);
 }
 
 void scheduling_pipeline::notify_epoch_reached(const task_id reached) {
-	m_instructions.notify_epoch_reached(reached);
-	m_replays.notify_epoch_reached(reached);
+	m_graphs.instructions.notify_epoch_reached(reached);
+	m_replayer.notify_epoch_reached(reached);
 }
 
 void scheduling_pipeline::hold(command&& cmd) {
-	auto plan = m_instructions.plan(cmd);
+	auto plan = m_graphs.instructions.plan(cmd);
 	std::vector<instruction_graph_generator::place> wanted;
-	if(m_lookahead != lookahead_mode::none) m_instructions.anticipate(cmd, plan, wanted);
+	if(m_lookahead != lookahead_mode::none) m_graphs.instructions.anticipate(cmd, plan, wanted);
 	const submission_id submission = cmd.node->submission;
 	if(is_flushing(cmd)) ++m_num_flushing;
-	if(m_lookahead == lookahead_mode::automatic && std::holds_alternative<horizon_command>(cmd.operation)) m_instructions.foresee_growth();
+	if(m_lookahead == lookahead_mode::automatic && std::holds_alternative<horizon_command>(cmd.operation)) m_graphs.instructions.foresee_growth();
 	m_held.emplace_back(held_command{std::move(cmd), std::move(plan), std::move(wanted)});
 	if(m_held.size() >= max_held_commands) {
 		if(!m_warned_cap && m_notify) m_notify({.kind = planning_notice::kind_type::full_lookahead, .submission = submission, .number = max_held_commands});
@@ -121,7 +110,7 @@ bool scheduling_pipeline::may_compile_next() const {
 	const auto* const front = std::get_if<held_command>(&m_held.front());
 	if(front == nullptr || front->wanted.empty()) return true; // compiling it cannot cause an allocation that waiting would enlarge
 	if(m_lookahead == lookahead_mode::infinite) return false; // only a flush ends it
-	return std::none_of(front->wanted.begin(), front->wanted.end(), [&](const auto& place) { return m_instructions.may_grow(place); });
+	return std::none_of(front->wanted.begin(), front->wanted.end(), [&](const auto& place) { return m_graphs.instructions.may_grow(place); });
 }
 
 void scheduling_pipeline::compile_ready() {
@@ -137,25 +126,23 @@ void scheduling_pipeline::compile_or_destroy(held_event&& event) {
 	if(auto* const held = std::get_if<held_command>(&event)) {
 		if(is_flushing(held->cmd)) {
 			--m_num_flushing;
-			++m_counts.lookahead_flushes;
+			++m_progress.counts.lookahead_flushes;
 		}
-		if(std::holds_alternative<horizon_command>(held->cmd.operation)) ++m_num_released_horizons;
-		m_instructions.compile(held->cmd, std::move(held->plan), m_batch);
+		if(std::holds_alternative<horizon_command>(held->cmd.operation)) ++m_progress.released_horizons;
+		m_graphs.instructions.compile(held->cmd, std::move(held->plan), m_batch);
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&event)) {
-		m_instructions.destroy_buffer(destroyed->buffer, m_batch);
+		m_graphs.instructions.destroy_buffer(destroyed->buffer, m_batch);
 	} else {
 		--m_num_flushing;
-		++m_counts.lookahead_flushes;
+		++m_progress.counts.lookahead_flushes;
 	}
 }
 
 void scheduling_pipeline::hand_over() {
 	if(m_batch.empty()) return;
-	if(m_is_catching_up) return m_batch.instructions.clear();
-	m_counts.instructions += m_batch.instructions.size();
-	if(auto* const draft = m_replays.draft()) {
-		for(const auto* const made : m_batch.instructions) draft->add(*made);
-	}
+	if(m_replayer.is_catching_up()) return m_batch.instructions.clear();
+	m_progress.counts.instructions += m_batch.instructions.size();
+	m_replayer.note(m_batch.instructions);
 	m_sink.submit(std::exchange(m_batch, instruction_batch{}));
 }
 

@@ -53,6 +53,8 @@ class state_reader {
 	void base(const std::uint64_t value) { number(m_next - value); }
 	/// Of no effect on planning by itself.
 	void hidden_base(std::uint64_t) {}
+	/// The last number that has been given away. Part of the position.
+	void last(std::uint64_t, std::uint64_t plan_position::*) {}
 	void task(const task_id id) { number(id == task_id{} ? 0 : m_now.tasks + 1 - id.value); }
 	void reduction(const reduction_id id) { number(id == reduction_id{} ? 0 : m_now.reductions + 1 - id.value); }
 
@@ -81,6 +83,7 @@ class state_mover {
 	}
 	void base(std::uint64_t& value) { value += m_ids; }
 	void hidden_base(std::uint64_t& value) { value += m_ids; }
+	void last(std::uint64_t& value, std::uint64_t plan_position::* const kind) { value += m_by.*kind; }
 	void task(task_id& id) { id.value += id == task_id{} ? 0 : m_by.tasks; }
 	void reduction(reduction_id& id) { id.value += id == reduction_id{} ? 0 : m_by.reductions; }
 

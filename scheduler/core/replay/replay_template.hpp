@@ -13,9 +13,9 @@
 
 #include "base/arena.hpp"
 #include "base/ids.hpp"
-#include "graphs/graph_state.hpp"
 #include "graphs/program_log.hpp"
 #include "vocabulary/instruction.hpp"
+#include "vocabulary/plan_position.hpp"
 #include "vocabulary/task.hpp"
 
 namespace celerity {

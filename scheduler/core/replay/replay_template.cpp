@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "vocabulary/instruction_copies.hpp"
+#include "instruction_copies.hpp"
 
 namespace celerity {
 

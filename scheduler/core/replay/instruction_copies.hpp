@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/arena.hpp"
-#include "instruction.hpp"
-#include "plan_position.hpp"
+#include "vocabulary/instruction.hpp"
+#include "vocabulary/plan_position.hpp"
 
 namespace celerity {
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "base/fields.hpp"
+
+namespace celerity {
+
+struct pipeline_counts {
+	std::uint64_t tasks = 0;
+	std::uint64_t horizons = 0;
+	std::uint64_t commands = 0;
+	std::uint64_t instructions = 0;
+	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch or the user
+	std::uint64_t expanded_repetitions = 0; ///< of recordings, from a template
+	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes, expanded_repetitions)
+};
+
+/// How far planning has come.
+struct planning_progress {
+	pipeline_counts counts;
+	std::uint64_t released_horizons = 0; ///< handed to the sink
+};
+
+} // namespace celerity

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+#include "replayer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+#include <variant>
+
+#include "base/overloaded.hpp"
+#include "instruction_copies.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Of one batch: the executor may carry out a batch as a whole, and the horizons in it end together.
+constexpr std::size_t max_periods = 16;
+constexpr std::size_t max_instructions = 1024;
+constexpr std::size_t max_horizons = 8;
+/// Fewer repetitions, in the middle between two stops, are no batch that the executor carries out as a whole. It keeps few graphs.
+constexpr std::uint32_t min_repetitions = 4;
+
+std::size_t periods_per_batch(const replay_template& known) {
+	const std::size_t by_instructions = max_instructions / std::max<std::size_t>(known.length.instructions, 1);
+	const std::size_t by_horizons = max_horizons / std::max<std::size_t>(known.num_horizons, 1);
+	return std::bit_floor(std::max<std::size_t>(std::min({max_periods, by_instructions, by_horizons}), 1)); // otherwise graphs of several sizes carry it out
+}
+
+} // namespace
+
+bool replayer::take(const std::shared_ptr<task>& submitted) {
+	m_is_repeating = m_repeated != nullptr && can_be_stop(*submitted, *m_repeated);
+	if(!m_is_repeating) m_repeated.reset();
+	if(m_memory.current() != nullptr && expand_stop(submitted)) return true;
+	if(m_memory.is_replaying() && can_be_stop(*submitted, *m_memory.program())) m_memory.note_stop();
+	if(m_memory.is_searching_stop(*submitted)) {
+		catch_up(); // leaves a template of repetitions alone, of which nothing is expanded
+		m_memory.begin_draft();
+		m_planner.plan(submitted);
+		look_for_template(m_memory.program(), submitted);
+		return true;
+	}
+	end_replay();
+	return false;
+}
+
+void replayer::catch_up() {
+	const auto known = m_memory.current();
+	if(known == nullptr) return;
+	if(const auto by = std::exchange(m_memory.ahead, plan_position()); by != plan_position()) { m_graphs.move(by, known->program->buffers); }
+	const auto num_parts = m_memory.next_part;
+	m_memory.leave_template(position().tasks);
+	if(num_parts > 0) plan_again(*known, num_parts);
+}
+
+// The state in the middle of a period is known to nobody. Planning leads to it, and to the instructions that the executor has already.
+void replayer::plan_again(const replay_template& known, const std::size_t num_parts) {
+	const auto before = m_progress;
+	[[maybe_unused]] const auto end = position() + known.parts[num_parts - 1].begin + known.parts[num_parts - 1].length;
+	m_is_catching_up = true;
+	for(std::size_t i = 0; i < num_parts; ++i) {
+		const submission_id first(position().submissions + 1);
+		if(const auto& stop = known.parts[i].stop) {
+			auto node = std::make_shared<task>(*stop);
+			node->submission = first;
+			m_planner.plan(std::move(node));
+		} else {
+			plan_repetition(*known.program, first, 0);
+		}
+	}
+	m_is_catching_up = false;
+	m_progress = before;
+	assert(position() == end);
+}
+
+void replayer::end_replay() {
+	if(!m_memory.is_replaying()) return; // ordinary tasks cost nothing more
+	catch_up();
+	m_memory.forget_steps();
+}
+
+void replayer::leave() {
+	end_replay();
+	m_repeated.reset();
+}
+
+std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& program, const submission_id first, const std::uint32_t repetitions,
+    const std::uint64_t site, const bool may_leave_rest) {
+	m_repeated = program;
+	std::uint32_t done = 0;
+	const auto next = [&] { return submission_id(first.value + done * program->tasks.size()); };
+	while(done < repetitions) {
+		if(m_memory.current() != nullptr && m_memory.current()->program != program) end_replay();
+		const bool is_searching = m_uses_templates && m_memory.is_searching(*program);
+		if(is_searching && m_memory.current() == nullptr && !m_memory.has_start()) look_for_template(program);
+		if(!m_memory.choose_for(repetitions - done)) {
+			auto state = m_memory.current()->state;
+			catch_up();
+			m_memory.begin_steps(std::move(state), position());
+		}
+		if(const auto known = m_memory.current()) {
+			if(is_next(next()) && !(is_searching && m_memory.prefers_steps(done))) {
+				if(const auto expanded = expand(*known, repetitions - done, site); expanded > 0) {
+					done += expanded;
+					continue;
+				}
+				if(may_leave_rest && !known->has_stops) break;
+			}
+			catch_up();
+		}
+		if(is_searching) m_memory.begin_draft();
+		plan_repetition(*program, next(), site);
+		++done;
+		if(is_searching) {
+			look_for_template(program);
+		} else {
+			m_memory.forget_steps();
+		}
+	}
+	m_memory.note_repetitions(done);
+	return done;
+}
+
+void replayer::plan_repetition(const recorded_program& program, const submission_id first, const std::uint64_t site) {
+	const bool was_repeating = std::exchange(m_is_repeating, true);
+	for(std::size_t i = 0; i < program.tasks.size(); ++i) {
+		auto node = std::make_shared<task>(program.tasks[i]);
+		node->submission = submission_id(first.value + i);
+		node->site = site;
+		m_planner.plan(std::move(node));
+	}
+	m_is_repeating = was_repeating;
+}
+
+bool replayer::read_state(const std::span<const buffer_id> buffers) {
+	if(m_planner.is_holding_back()) return false;
+	auto& state = m_memory.next_state();
+	state_reader reader(state, position());
+	m_graphs.read_state(reader, buffers);
+	return true;
+}
+
+void replayer::look_for_template(const std::shared_ptr<const recorded_program>& program, std::shared_ptr<const task> stop) {
+	if(read_state(program->buffers)) {
+		m_memory.add_state(program, position(), m_graphs.instructions.settled(), std::move(stop));
+	} else {
+		m_memory.forget_steps();
+	}
+}
+
+std::uint32_t replayer::expand(const replay_template& known, const std::uint32_t repetitions, const std::uint64_t site) {
+	if(!known.has_stops) {
+		const auto num_periods = repetitions / known.parts.size();
+		expand_periods(known, num_periods, site);
+		return static_cast<std::uint32_t>(num_periods * known.parts.size());
+	}
+	const std::size_t first = m_memory.next_part;
+	const auto num_before_stop = known.parts[first].num_repetitions;
+	const auto expanded = std::min(repetitions, num_before_stop);
+	if(expanded == 0) return 0;
+	instruction_batch batch;
+	if(expanded == num_before_stop || expanded >= min_repetitions) {
+		batch.replayed = m_memory.identity_of_next(expanded);
+		batch.num_periods = 1;
+	}
+	for(std::uint32_t i = 0; i < expanded; ++i) {
+		if(m_log != nullptr) log_again(*known.parts[first + i].plan, m_graphs.position() + m_memory.ahead - known.start, site);
+		append_part(known, allocation_id{}, batch);
+	}
+	m_progress.counts.expanded_repetitions += expanded;
+	m_sink.submit(std::move(batch));
+	return expanded;
+}
+
+void replayer::expand_periods(const replay_template& known, std::uint64_t num_periods, const std::uint64_t site) {
+	const std::size_t per_batch = periods_per_batch(known);
+	m_progress.counts.expanded_repetitions += num_periods * known.parts.size();
+	while(num_periods > 0) {
+		const auto now = static_cast<std::uint32_t>(std::min<std::uint64_t>(num_periods, per_batch));
+		instruction_batch batch;
+		batch.instructions.reserve(now * known.length.instructions);
+		batch.replayed = m_memory.identity_of_next(static_cast<std::uint32_t>(known.parts.size()));
+		batch.num_periods = now;
+		for(std::uint32_t p = 0; p < now; ++p) {
+			const auto by = m_graphs.position() + m_memory.ahead - known.start;
+			for(const auto& part : known.parts) {
+				if(m_log != nullptr) log_again(*part.plan, by, site);
+				append_part(known, allocation_id{}, batch);
+			}
+		}
+		num_periods -= now;
+		m_sink.submit(std::move(batch));
+	}
+}
+
+bool replayer::expand_stop(const std::shared_ptr<task>& submitted) {
+	const auto known = m_memory.current();
+	const auto& stop = known->parts[m_memory.next_part].stop;
+	if(stop == nullptr || !can_be_stop(*submitted, *known->program) || !are_equal_stops(*stop, *submitted) || !is_next(submitted->submission)) return false;
+	submitted->id = task_id(position().tasks + 1);
+	if(m_log != nullptr) m_log->add_task(m_log->entry_for(submitted), submitted->id);
+	instruction_batch batch;
+	append_part(*known, submitted->fence_destination, batch);
+	++m_progress.counts.lookahead_flushes;
+	m_sink.submit(std::move(batch));
+	return true;
+}
+
+void replayer::append_part(const replay_template& known, const allocation_id fence_destination, instruction_batch& batch) {
+	const auto& part = known.parts[m_memory.next_part];
+	const auto by = m_graphs.position() + m_memory.ahead - known.start;
+	for(const auto& made : part.plan->instructions) repeat(made, by, known.settled, fence_destination, batch);
+	m_progress.counts.tasks += part.length.submissions;
+	m_progress.counts.horizons += part.plan->num_horizons;
+	m_progress.counts.commands += part.length.commands;
+	m_progress.counts.instructions += part.plan->instructions.size();
+	m_progress.released_horizons += part.plan->num_horizons;
+	m_memory.advance();
+}
+
+void replayer::repeat(const instruction& known, const plan_position& by, const instruction_id settled, const allocation_id fence_destination,
+    instruction_batch& out) {
+	auto& store = m_graphs.instructions.store();
+	std::visit(overloaded{
+	               [&](const horizon_instruction& horizon) { store.open_bucket(task_id(horizon.task.value + by.tasks)); },
+	               [&](const epoch_instruction& epoch) { store.open_bucket(task_id(epoch.task.value + by.tasks)); },
+	               [](const auto&) {},
+	           },
+	    known.operation);
+	auto* const made = store.nodes().create<instruction>(known);
+	made->id.value += by.instructions;
+	made->key.task.value += by.tasks;
+	m_dependencies.clear();
+	for(const instruction_id on : known.dependencies) {
+		m_dependencies.push_back(on == settled ? m_graphs.instructions.settled() : instruction_id(on.value + by.instructions));
+	}
+	made->dependencies = store.nodes().copy(m_dependencies);
+	move_ids(store.nodes(), made->operation, by);
+	if(auto* const copy = std::get_if<copy_instruction>(&made->operation); copy != nullptr && copy->destination.memory == user_memory) {
+		copy->destination = fence_destination;
+	}
+	out.instructions.push_back(made);
+}
+
+void replayer::log_again(const recorded_plan& repetition, const plan_position& by, const std::uint64_t site) {
+	for(const auto& entry : repetition.tasks) {
+		const task_id id(entry.described->id.value + by.tasks);
+		if(entry.described->site == site) {
+			m_log->add_task(entry, id);
+			continue;
+		}
+		auto described = std::make_shared<task>(*entry.described);
+		described->site = site;
+		m_log->add_task({entry.digest, std::move(described)}, id);
+	}
+}
+
+} // namespace celerity
