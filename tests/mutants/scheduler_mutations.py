@@ -6,17 +6,17 @@ from __future__ import annotations
 from tests.mutants.mutation import Mutation
 
 COMMANDS = "scheduler/core/graphs/command_graph.cpp"
-INSTRUCTIONS = "scheduler/core/instruction_graph/instruction_graph.cpp"
-ALLOCATIONS = "scheduler/core/instruction_graph/instruction_graph_allocations.cpp"
-MEMORY = "scheduler/core/instruction_graph/instruction_graph_memory.cpp"
+COHERENCE = "scheduler/core/instruction_graph/coherence.cpp"
+EMISSION = "scheduler/core/instruction_graph/instruction_builder.cpp"
+BUILDER = "scheduler/core/instruction_graph/instruction_builder.hpp"
 TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
-TRANSFERS = "scheduler/core/instruction_graph/instruction_graph_transfers.cpp"
+MEMORY = "scheduler/core/instruction_graph/rank_memory.cpp"
+TRANSFERS = "scheduler/core/instruction_graph/transfers.cpp"
 COPIES = "scheduler/core/replay/instruction_copies.cpp"
 STATE = "scheduler/core/replay/graph_state.hpp"
 GRAPHS = "scheduler/core/replay/plan_graphs.hpp"
 REPLAYER = "scheduler/core/replay/replayer.cpp"
 TEMPLATES = "scheduler/core/replay/replay_template.cpp"
-GENERATOR = "scheduler/core/instruction_graph/instruction_graph.hpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
 CHUNKS = "scheduler/core/graphs/local_chunks.cpp"
@@ -73,37 +73,37 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "write after read is not ordered in the instruction graph",
-        INSTRUCTIONS,
+        EMISSION,
         "if(is_producer(mode)) f.depend_for_write(window());",
         "if(is_producer(mode)) f.depend_for_read(window());",
     ),
     Mutation(
         "kernels and receives do not wait for readers of the old data",
-        INSTRUCTIONS,
+        EMISSION,
         "if(is_producer(mode)) f.depend_for_write(window());",
         "if(is_producer(mode)) produced != nullptr ? f.depend_for_read(window()) : f.depend_for_write(window());",
     ),
     Mutation(
         "copies do not wait for readers of the old data",
-        INSTRUCTIONS,
+        EMISSION,
         "if(is_producer(mode)) f.depend_for_write(window());",
         "if(is_producer(mode)) produced == nullptr ? f.depend_for_read(window()) : f.depend_for_write(window());",
     ),
     Mutation(
         "nobody waits for readers",
-        INSTRUCTIONS,
-        "if(!is_write) allocation->accesses.modify(*where, [&](front& f) { return f.add_reader(self); });",
+        EMISSION,
+        "if(!is_write) allocation->accesses.modify(*where, [&](instruction_front& f) { return f.add_reader(self); });",
         "",
     ),
     Mutation(
         "nobody waits for copies",
-        INSTRUCTIONS,
-        "allocation->accesses.update(*where, front{self, {}});",
-        "if(produced != nullptr) allocation->accesses.update(*where, front{self, {}});",
+        EMISSION,
+        "allocation->accesses.update(*where, instruction_front{self, {}});",
+        "if(produced != nullptr) allocation->accesses.update(*where, instruction_front{self, {}});",
     ),
     Mutation(
         "staging memory counts as free while it is used",
-        INSTRUCTIONS,
+        EMISSION,
         "for(auto* const staging : m_staging) staging->uses.push_back(self);",
         "",
     ),
@@ -215,19 +215,19 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "staging memory is reused too early",
         MEMORY,
-        "[&](const instruction_id use) { return use < m_window.epoch(); }",
+        "[&](const instruction_id use) { return use < m_history.window.epoch(); }",
         "[&](const instruction_id use) { return use < m_window.current(); }",
     ),
     Mutation(
         "a resize loses a live part",
-        ALLOCATIONS,
+        MEMORY,
         "if((content.up_to_date & bit_of(memory)) != 0) live.push_back(part);",
         "if((content.up_to_date & bit_of(memory)) != 0 && live.empty()) live.push_back(part);",
     ),
     Mutation(
         "memory is freed before the last read",
-        INSTRUCTIONS.replace(".cpp", ".hpp"),
-        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_write(window()); });",
+        BUILDER,
+        "allocation.accesses.for_each([&](const box&, const instruction_front& f) { f.depend_for_write(window()); });",
         "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(window()); });",
     ),
     Mutation(
@@ -262,7 +262,7 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "data is copied from host memory, though it is stale there",
-        MEMORY,
+        COHERENCE,
         "if(usable(host_memory)) return host_memory;",
         "if(m_capabilities.can_copy(host_memory, destination)) return host_memory;",
     ),
@@ -306,12 +306,12 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "a fence to a device takes data of all devices as if they reached each other",
         TASKS,
-        "!can_copy(state, select_source(state, destination), destination)",
+        "!m_copies.can_copy(state, m_copies.select_source(state, destination), destination)",
         "!can_copy(state, select_source(state, user_memory), user_memory)",
     ),
     Mutation(
         "an array of the user on a device is copied as if it lay on the host",
-        MEMORY,
+        COHERENCE,
         "m_capabilities.can_copy(from.id.memory, destination)",
         "m_capabilities.can_copy(memory, destination)",
     ),
@@ -414,13 +414,13 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "what is gathered is not read",
-        MEMORY,
+        COHERENCE,
         "gather.read(*allocations[i], sources[i].where);",
         "",
     ),
     Mutation(
         "what is gathered is not written",
-        MEMORY,
+        COHERENCE,
         "gather.write(*target, missing);",
         "",
     ),
@@ -513,8 +513,8 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "the last epoch does not move with a period that has one",
-        GENERATOR,
-        "walk.id(m_settled);",
+        BUILDER,
+        "walk.id(settled);",
         "",
     ),
 )

@@ -18,10 +18,15 @@ GENERATORS = (
     "command_graph.cpp",
     "local_chunks.cpp",
     "scheduling_pipeline.cpp",
+    "replayer.cpp",
+    "anticipation.cpp",
+    "coherence.cpp",
+    "execution_plan.cpp",
+    "instruction_builder.cpp",
     "instruction_graph.cpp",
-    "instruction_graph_memory.cpp",
     "instruction_graph_tasks.cpp",
-    "instruction_graph_transfers.cpp",
+    "rank_memory.cpp",
+    "transfers.cpp",
 )
 #: Recorders are for tests and always on in them; the benchmarks run without.
 EXEMPT = ("m_record", "m_current_record", "record != nullptr", "if constexpr")

@@ -27,7 +27,7 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-/// One rank's pipeline, driven by hand.
+/// One rank's pipeline, driven by hand. Each event is followed by validate().
 class graph_context final : public instruction_sink {
   public:
 	graph_context(const pipeline_settings& settings)
@@ -49,10 +49,12 @@ class graph_context final : public instruction_sink {
 		info.id = buffer_id(++m_last_buffer);
 		m_buffers.emplace(info.id, info);
 		m_pipeline.create_buffer(info);
+		m_pipeline.validate();
 		return info.id.value;
 	}
 	void destroy_buffer(const std::uint64_t id) {
 		m_pipeline.destroy_buffer(buffer_id(id));
+		m_pipeline.validate();
 		m_buffers.erase(buffer_id(id));
 	}
 	std::uint64_t submit_task(task submitted) {
@@ -63,16 +65,26 @@ class graph_context final : public instruction_sink {
 		}
 		submitted.submission = submission_id(++m_last_submission);
 		m_pipeline.submit(std::make_shared<task>(std::move(submitted)));
+		m_pipeline.validate();
 		return m_last_submission;
 	}
 	std::uint64_t replay(const std::shared_ptr<const recorded_program>& program, const std::uint32_t repetitions) {
 		const submission_id first(m_last_submission + 1);
 		m_last_submission += program->tasks.size() * repetitions;
 		m_pipeline.replay(program, first, repetitions, 0, false);
+		m_pipeline.validate();
 		return m_last_submission;
 	}
 	std::vector<box> chunks_for(const task& shape) const { return all_chunks(shape, m_partition); }
-	scheduling_pipeline& pipeline() { return m_pipeline; }
+	void flush() {
+		m_pipeline.flush();
+		m_pipeline.validate();
+	}
+	void notify_epoch_reached(const std::uint64_t id) {
+		m_pipeline.notify_epoch_reached(task_id(id));
+		m_pipeline.validate();
+	}
+	const scheduling_pipeline& pipeline() const { return m_pipeline; }
 	std::uint64_t next_submission() const { return m_last_submission + 1; }
 
 	std::vector<std::uint64_t> replayed_batches() const {
@@ -124,11 +136,10 @@ void bind_graphs(nb::module_& m) {
 	    .def("submit", &graph_context::submit_task, "task"_a)
 	    .def("replayed_batches", &graph_context::replayed_batches, "How many batches there were of each identity, in no order.")
 	    .def("replay", &graph_context::replay, "program"_a, "repetitions"_a, "Submits the tasks of the program again and again.")
-	    .def_prop_ro("expanded_repetitions", [](graph_context& self) { return self.pipeline().counts().expanded_repetitions; })
+	    .def_prop_ro("expanded_repetitions", [](const graph_context& self) { return self.pipeline().counts().expanded_repetitions; })
 	    .def("next_submission", &graph_context::next_submission)
-	    .def("flush", [](graph_context& self) { self.pipeline().flush(); })
-	    .def(
-	        "notify_epoch_reached", [](graph_context& self, const std::uint64_t id) { self.pipeline().notify_epoch_reached(task_id(id)); }, "task"_a,
+	    .def("flush", &graph_context::flush)
+	    .def("notify_epoch_reached", &graph_context::notify_epoch_reached, "task"_a,
 	        "The horizon or epoch with this task id was executed. Take the instructions before it first.")
 	    .def("take_tasks", &graph_context::take_tasks, nb::sig("def take_tasks(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")
 	    .def("take_commands", &graph_context::take_commands, nb::sig("def take_commands(self) -> list[dict[str, typing.Any]]"), "Records since the last call.")

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ensure.hpp"
 #include "box_lists.hpp"
 #include "box_predicates.hpp"
 #include "grid.hpp"
@@ -168,6 +169,19 @@ class region_map {
 		}
 	}
 	std::size_t size() const { return m_size; }
+
+	/// Throws std::logic_error unless the boxes divide the domain. For tests.
+	void validate() const {
+		coordinate area = 0;
+		std::size_t num_boxes = 0;
+		for_each([&](const box& part, const V&) {
+			ensure(m_domain.covers(part), "each box of a region map lies in its domain");
+			area += part.area();
+			++num_boxes;
+		});
+		ensure(area == m_domain.area(), "the boxes of a region map divide its domain");
+		ensure(num_boxes == m_size, "a region map counts its boxes");
+	}
 
 	/// Shows all that later calls depend on to the walk, and calls f(V&) for every value. f must keep equal values equal and others different.
 	template <typename Walk, typename F>

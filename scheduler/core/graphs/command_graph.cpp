@@ -48,6 +48,22 @@ void command_graph_generator::lower(const std::shared_ptr<const task>& node, std
 	if(m_num_ranks > 1) mark_stale(*node);
 }
 
+void command_graph_generator::validate() const {
+	m_window.validate();
+	ensure(m_pending_horizon <= m_window.current(), "the pending horizon of the commands has been made");
+	for(const auto& [id, buffer] : m_buffers) {
+		buffer.local.validate();
+		box owned;
+		buffer.local.for_each([&](const box& part, const local_state& state) {
+			state.front.validate(m_window.current());
+			ensure(state.is_fresh || !state.is_replicated, "a copy of data of another rank is fresh");
+			if(state.is_fresh && !state.is_replicated) owned = bounding_box(owned, part);
+		});
+		ensure(buffer.owned_bounds_dirty || buffer.owned_bounds == owned, "the bounds of owned data are known or marked as unknown");
+		if(buffer.pending.has_value()) ensure(!buffer.pending->contributors.empty(), "a pending reduction has partial results");
+	}
+}
+
 void command_graph_generator::update_shares(const task& node) {
 	if(node.kind != task_kind::fence && m_shares_valid && m_shares_of == node.geometry) return; // loops submit the same geometry again and again
 	m_shares = split_among_ranks(node, m_num_ranks);

@@ -90,6 +90,7 @@ class command_graph_generator {
 	void lower(const std::shared_ptr<const task>& node, std::vector<command>& out);
 
 	/// As in the task graph.
+	void validate() const;
 	void note_position(plan_position& now) const { now.commands = m_window.current().value; }
 	template <typename Walk>
 	void walk_state(Walk& walk, std::span<const buffer_id> buffers);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/ensure.hpp"
 #include "base/ids.hpp"
 #include "base/names.hpp"
 #include "base/small_vector.hpp"
@@ -99,6 +100,19 @@ class dependency_window {
 		walk.base(m_base);
 		walk.base(m_front_begin);
 		walk.base(m_epoch.value);
+	}
+
+	/// Throws std::logic_error if the state contradicts itself. For tests.
+	void validate() const {
+		std::size_t front_size = 0;
+		for(std::uint64_t value = m_base; value <= current().value; ++value) {
+			if(m_slots[value - m_base].has_successor) continue;
+			++front_size;
+			ensure(value >= m_front_begin, "each node before the front has a successor");
+		}
+		ensure(front_size == m_front_size, "the front counts the nodes without successor");
+		ensure(m_settled <= m_epoch && m_epoch <= current(), "epochs are nodes of the graph");
+		ensure(m_base <= m_front_begin && m_base <= std::max<std::uint64_t>(m_epoch.value, 1), "the window reaches back to the epoch and to the front");
 	}
 
 	std::span<const Id> edges() const { return m_edges; }
@@ -207,6 +221,12 @@ struct access_front {
 			writer = epoch;
 		}
 		if(dropped && (kept > 0 || is_settled)) readers.push_back(epoch);
+	}
+
+	/// Throws std::logic_error if it names a node younger than `newest`. For tests.
+	void validate(const Id newest) const {
+		ensure(writer <= newest, "the writer of data has been made");
+		for(const Id reader : readers) ensure(reader <= newest, "the readers of data have been made");
 	}
 
 	template <typename Walk>

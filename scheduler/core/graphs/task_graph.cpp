@@ -34,6 +34,17 @@ void task_graph::add(std::shared_ptr<task> submitted, std::vector<std::shared_pt
 	if(is_long || is_wide) out.push_back(make_horizon());
 }
 
+void task_graph::validate() const {
+	m_window.validate();
+	ensure(m_pending_horizon <= m_window.current(), "the pending horizon of the tasks has been made");
+	ensure(m_longest_path_at_horizon <= m_longest_path, "the critical path does not shrink");
+	for(const auto& [id, buffer] : m_buffers) {
+		buffer.accesses.validate();
+		buffer.accesses.for_each([&](const box&, const front& f) { f.validate(m_window.current()); });
+		ensure(buffer.uninitialized.empty() || buffer.domain.covers(buffer.uninitialized.bounding_box()), "unwritten elements belong to their buffer");
+	}
+}
+
 void task_graph::note_position(plan_position& now) const {
 	now.tasks = m_window.current().value;
 	now.reductions = m_last_reduction;

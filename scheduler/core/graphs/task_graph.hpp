@@ -41,6 +41,9 @@ class task_graph {
 	/// Numbers the task and adds it; appends it, and the horizon it may have caused, to `out`.
 	void add(std::shared_ptr<task> submitted, std::vector<std::shared_ptr<const task>>& out);
 
+	/// Throws std::logic_error if the state contradicts itself. For tests.
+	void validate() const;
+
 	void note_position(plan_position& now) const;
 	/// The state, as far as it concerns tasks that access these buffers only.
 	template <typename Walk>

@@ -18,6 +18,14 @@ constexpr std::size_t most_slots = 8;
 
 } // namespace
 
+void instruction_graph_generator::satisfy(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
+	const auto receiving = now.in(instruction_key::phase_type::receive); // a receive may wait for a resize, which therefore has this phase, too
+	for(const auto& read : requirements.reads) m_memory.materialize_initial_contents(receiving, buffer, read.where);
+	m_memory.require_contiguous(receiving, buffer, requirements);
+	if(!buffer.receives.empty()) m_transfers.commit_receives(receiving, buffer, requirements.reads);
+	m_copies.make_coherent(now, buffer, requirements.reads);
+}
+
 void instruction_graph_generator::compile_execution(const command_phase& now, const task& node, const execution_command& execution,
     const execution_plan& plan) {
 	const auto satisfy_once = [&](const std::size_t index, const buffer_id id) {
@@ -25,7 +33,7 @@ void instruction_graph_generator::compile_execution(const command_phase& now, co
 			const buffer_id earlier = i < node.accesses.size() ? node.accesses[i].buffer : node.reductions[i - node.accesses.size()].buffer;
 			if(earlier == id) return;
 		}
-		auto& buffer = use_buffer(id);
+		auto& buffer = m_memory.use(id);
 		satisfy(now, buffer, collect_requirements(node, buffer, execution, plan));
 	};
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) satisfy_once(a, node.accesses[a].buffer);
@@ -37,13 +45,13 @@ void instruction_graph_generator::compile_execution(const command_phase& now, co
 		for(auto& local : reductions) collect_partial(now, local, plan.chunks[c].memory);
 	}
 	for(auto& local : reductions) {
-		auto& buffer = m_buffers.at(local.reduction->buffer);
+		auto& buffer = m_memory.at(local.reduction->buffer);
 		if(local.num_partials > 1) emit_reduce(now, buffer, *local.reduction, *local.gather, local.num_collected, !execution.is_partial);
 	}
 }
 
-const instruction_graph_generator::buffer_requirements& instruction_graph_generator::collect_requirements(const task& node, buffer_state& buffer,
-    const execution_command& execution, const execution_plan& plan) {
+const buffer_requirements& instruction_graph_generator::collect_requirements(const task& node, buffer_state& buffer, const execution_command& execution,
+    const execution_plan& plan) {
 	m_requirements.contiguous.clear();
 	m_requirements.reads.clear();
 	m_requirements.discarded = region();
@@ -67,7 +75,7 @@ const instruction_graph_generator::buffer_requirements& instruction_graph_genera
 		if(reduction.buffer != buffer.info.id) continue;
 		const bool includes_current = reduction.include_current && execution.initializes_reductions;
 		for(const auto& chunk : plan.chunks) require(chunk.memory, buffer.domain);
-		const memory_id memory = memory_to_combine_in(reduction, plan);
+		const memory_id memory = plan.memory_to_combine_in(reduction, m_capabilities);
 		if(plan.chunks.size() > 1 || includes_current) require(memory, buffer.domain);
 		if(includes_current) m_requirements.reads.push_back({memory, region(buffer.domain)});
 	}
@@ -85,19 +93,12 @@ const instruction_graph_generator::buffer_requirements& instruction_graph_genera
 	return m_requirements;
 }
 
-box_vector instruction_graph_generator::boxes_in_memory(const buffer_access& access, const region& where) {
-	if(!access.mapper.wraps() || where.is_single_box()) return {where.bounding_box()};
-	box_vector boxes = connected_bounding_boxes(where);
-	merge_overlapping_bounding_boxes(boxes); // so that each element lies in one
-	return boxes;
-}
-
 access_binding instruction_graph_generator::bind(instruction_builder& execution, const buffer_access& access, const memory_id memory, const region& where) {
-	auto& buffer = m_buffers.at(access.buffer);
+	auto& buffer = m_memory.at(access.buffer);
 	access_binding binding{access.buffer, access.mode, allocation_id{memory, 0}, box(), {}, buffer.domain};
 	if(where.empty()) return binding;
 	binding.bounding_box = where.bounding_box();
-	binding.accessed = nodes().copy(where.boxes());
+	binding.accessed = m_history.nodes().copy(where.boxes());
 	if(auto* const allocation = find_allocation(buffer, memory, binding.bounding_box)) {
 		binding.allocation = allocation->id;
 		execution.access(buffer, *allocation, where, access.mode);
@@ -111,7 +112,7 @@ access_binding instruction_graph_generator::bind(instruction_builder& execution,
 		m_bound_parts.push_back(region_intersection(where, b));
 		execution.access(buffer, *allocation, m_bound_parts.back(), access.mode);
 	}
-	binding.parts = nodes().copy(parts);
+	binding.parts = m_history.nodes().copy(parts);
 	return binding;
 }
 
@@ -120,21 +121,21 @@ void instruction_graph_generator::emit_chunk(const command_phase& now, const tas
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
 	m_bound_parts.clear();
-	instruction_builder execution(*this, now);
+	instruction_builder execution(m_history, now);
 	execution.follow_side_effects(node);
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		m_access_bindings.push_back(bind(execution, node.accesses[a], memory, plan.accessed(a, chunk_index)));
 	}
 	for(const auto& reduction : node.reductions) {
-		auto& buffer = m_buffers.at(reduction.buffer);
+		auto& buffer = m_memory.at(reduction.buffer);
 		auto* const allocation = find_allocation(buffer, memory, buffer.domain);
 		assert(allocation != nullptr);
 		m_reduction_bindings.push_back(reduction_binding{reduction.id, reduction.buffer, allocation->id, reduction.op, reduction.type});
 		execution.produce(buffer, *allocation, buffer.whole);
 	}
-	const auto accesses = nodes().copy(m_access_bindings);
+	const auto accesses = m_history.nodes().copy(m_access_bindings);
 	if(node.kind == task_kind::device_kernel) {
-		const auto reductions = nodes().copy(m_reduction_bindings);
+		const auto reductions = m_history.nodes().copy(m_reduction_bindings);
 		execution.emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions, is_border}, priorities::kernel);
 	} else {
 		execution.emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel);
@@ -146,7 +147,7 @@ std::vector<instruction_graph_generator::local_reduction> instruction_graph_gene
 	std::vector<local_reduction> locals;
 	for(const auto& reduction : node.reductions) {
 		const bool includes_current = reduction.include_current && execution.initializes_reductions;
-		local_reduction local{&reduction, memory_to_combine_in(reduction, plan), plan.chunks.size() + (includes_current ? 1 : 0)};
+		local_reduction local{&reduction, plan.memory_to_combine_in(reduction, m_capabilities), plan.chunks.size() + (includes_current ? 1 : 0)};
 		if(includes_current) collect_partial(now, local, local.memory); // before the kernel of this rank overwrites it
 		locals.push_back(std::move(local));
 	}
@@ -155,7 +156,7 @@ std::vector<instruction_graph_generator::local_reduction> instruction_graph_gene
 
 void instruction_graph_generator::collect_partial(const command_phase& now, local_reduction& local, const memory_id source) {
 	if(local.num_partials < 2) return;
-	auto& buffer = m_buffers.at(local.reduction->buffer);
+	auto& buffer = m_memory.at(local.reduction->buffer);
 	// Not before it is filled: until then, another reduction of the task could get the same space.
 	const std::size_t num_slots = std::min(local.num_partials, std::max(most_slots, m_capabilities.num_devices + 1));
 	if(local.gather == nullptr) local.gather = &acquire_gather_space(now, buffer, local.memory, num_slots);
@@ -167,17 +168,17 @@ void instruction_graph_generator::copy_partial(const command_phase& now, buffer_
     const std::size_t slot) {
 	auto* const partial = find_allocation(buffer, source, buffer.domain);
 	assert(partial != nullptr);
-	instruction_builder copy(*this, now);
+	instruction_builder copy(m_history, now);
 	copy.fill(gather);
 	copy.read(*partial, buffer.whole);
-	emit_copy(copy, buffer, {partial->id}, {gather.id, slot * bytes_of_partial(buffer)}, nodes().copy(buffer.whole.boxes()), copy_reason::reduction);
+	emit_copy(copy, buffer, {partial->id}, {gather.id, slot * bytes_of_partial(buffer)}, m_history.nodes().copy(buffer.whole.boxes()), copy_reason::reduction);
 }
 
 void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_state& buffer, const task_reduction& reduction, staging_allocation& gather,
     const std::size_t count, const bool is_complete, const bool goes_on) {
 	auto* const result = find_allocation(buffer, gather.id.memory, buffer.domain);
 	assert(result != nullptr);
-	instruction_builder reduce(*this, now);
+	instruction_builder reduce(m_history, now);
 	for(const instruction_id input : gather.uses) reduce.follow(input);
 	reduce.drain(gather, gather.uses.back());
 	if(!goes_on) reduce.produce(buffer, *result, buffer.whole);
@@ -193,9 +194,9 @@ void instruction_graph_generator::emit_reduce(const command_phase& now, buffer_s
 }
 
 void instruction_graph_generator::compile_reduction(const command_phase& now, const reduction_command& reduction) {
-	auto& buffer = use_buffer(reduction.transfer.buffer);
-	const auto receiving = now.in(phase::receive);
-	require_on_host(receiving, buffer, buffer.whole);
+	auto& buffer = m_memory.use(reduction.transfer.buffer);
+	const auto receiving = now.in(instruction_key::phase_type::receive);
+	m_memory.require_on_host(receiving, buffer, buffer.whole);
 
 	const auto& contributors = reduction.contributors;
 	auto& gather = acquire_gather_space(receiving, buffer, host_memory, contributors.size());
@@ -210,9 +211,10 @@ void instruction_graph_generator::compile_reduction(const command_phase& now, co
 			slots.push_back(static_cast<std::uint32_t>(slot));
 		}
 	}
-	instruction_builder receive(*this, receiving);
+	instruction_builder receive(m_history, receiving);
 	receive.fill(gather);
-	receive.emit(receive_partials_instruction{reduction.transfer, gather.id, bytes_of_partial(buffer), nodes().copy(sources), nodes().copy(slots)},
+	receive.emit(
+	    receive_partials_instruction{reduction.transfer, gather.id, bytes_of_partial(buffer), m_history.nodes().copy(sources), m_history.nodes().copy(slots)},
 	    priorities::transfer);
 	if(own_slot.has_value()) {
 		content_state state;
@@ -226,41 +228,41 @@ void instruction_graph_generator::compile_reduction(const command_phase& now, co
 void instruction_graph_generator::compile_fence(const command_phase& now, const task& node) {
 	std::vector<instruction_id> copies;
 	if(!node.accesses.empty()) copies = copy_to_fence(now, node);
-	instruction_builder fence(*this, now);
+	instruction_builder fence(m_history, now);
 	for(const instruction_id copy : copies) fence.follow(copy);
 	fence.follow_side_effects(node);
 	fence.emit(fence_instruction{node.submission}, priorities::fence);
 }
 
 std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const command_phase& now, const task& node) {
-	auto& buffer = use_buffer(node.accesses.front().buffer);
+	auto& buffer = m_memory.use(node.accesses.front().buffer);
 	const region where(node.fence_box);
 	const memory_id destination = node.fence_destination.memory;
-	const auto receiving = now.in(phase::receive);
-	materialize_initial_contents(receiving, buffer, where);
+	const auto receiving = now.in(instruction_key::phase_type::receive);
+	m_memory.materialize_initial_contents(receiving, buffer, where);
 	if(!buffer.receives.empty()) {
 		const bool is_direct = is_device_memory(destination) && m_capabilities.has_direct_peer(); // otherwise all data arrives in host memory
 		const read_requirement arrival{is_direct ? destination : host_memory, where};
-		for(const auto& receive : buffer.receives) require_in(receiving, buffer, arrival.memory, receive.awaited); // one, as a fence is one task
-		commit_receives(receiving, buffer, std::span(&arrival, 1));
+		for(const auto& receive : buffer.receives) m_memory.require_in(receiving, buffer, arrival.memory, receive.awaited); // one, as a fence is one task
+		m_transfers.commit_receives(receiving, buffer, std::span(&arrival, 1));
 	}
 	// Data that no single copy moves to the user's array goes through the buffer's host allocation.
 	box_vector indirect;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		if(state.up_to_date != 0 && !can_copy(state, select_source(state, destination), destination)) indirect.push_back(part);
+		if(state.up_to_date != 0 && !m_copies.can_copy(state, m_copies.select_source(state, destination), destination)) indirect.push_back(part);
 	});
 	if(!indirect.empty()) {
 		const read_requirement on_host_read{host_memory, region(std::move(indirect))};
-		require_on_host(receiving, buffer, on_host_read.where);
-		make_coherent(now, buffer, std::span(&on_host_read, 1));
+		m_memory.require_on_host(receiving, buffer, on_host_read.where);
+		m_copies.make_coherent(now, buffer, std::span(&on_host_read, 1));
 	}
 	std::vector<instruction_id> copies;
-	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, destination); });
+	const auto sources = m_copies.find_sources(buffer, where, [&](const content_state& state) { return m_copies.select_source(state, destination); });
 	for(const auto& found : sources) {
 		for_each_part(buffer.memories[found.memory.value], found.where, [&](allocation_state& source, const region& part) {
-			instruction_builder copy(*this, now);
+			instruction_builder copy(m_history, now);
 			copy.read(source, part);
-			copies.push_back(emit_copy(copy, buffer, {source.id}, {node.fence_destination}, nodes().copy(part.boxes()), copy_reason::fence));
+			copies.push_back(emit_copy(copy, buffer, {source.id}, {node.fence_destination}, m_history.nodes().copy(part.boxes()), copy_reason::fence));
 		});
 	}
 	return copies;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ensure.hpp"
+
 namespace celerity {
 
 namespace {
@@ -89,11 +91,11 @@ void scheduling_pipeline::notify_epoch_reached(const task_id reached) {
 
 void scheduling_pipeline::hold(command&& cmd) {
 	auto plan = m_graphs.instructions.plan(cmd);
-	std::vector<instruction_graph_generator::place> wanted;
-	if(m_lookahead != lookahead_mode::none) m_graphs.instructions.anticipate(cmd, plan, wanted);
+	std::vector<anticipation::place> wanted;
+	if(m_lookahead != lookahead_mode::none) m_graphs.instructions.wants().anticipate(cmd, plan, wanted);
 	const submission_id submission = cmd.node->submission;
 	if(is_flushing(cmd)) ++m_num_flushing;
-	if(m_lookahead == lookahead_mode::automatic && std::holds_alternative<horizon_command>(cmd.operation)) m_graphs.instructions.foresee_growth();
+	if(m_lookahead == lookahead_mode::automatic && std::holds_alternative<horizon_command>(cmd.operation)) m_graphs.instructions.wants().foresee_growth();
 	m_held.emplace_back(held_command{std::move(cmd), std::move(plan), std::move(wanted)});
 	if(m_held.size() >= max_held_commands) {
 		if(!m_warned_cap && m_notify) m_notify({.kind = planning_notice::kind_type::full_lookahead, .submission = submission, .number = max_held_commands});
@@ -110,7 +112,7 @@ bool scheduling_pipeline::may_compile_next() const {
 	const auto* const front = std::get_if<held_command>(&m_held.front());
 	if(front == nullptr || front->wanted.empty()) return true; // compiling it cannot cause an allocation that waiting would enlarge
 	if(m_lookahead == lookahead_mode::infinite) return false; // only a flush ends it
-	return std::none_of(front->wanted.begin(), front->wanted.end(), [&](const auto& place) { return m_graphs.instructions.may_grow(place); });
+	return std::none_of(front->wanted.begin(), front->wanted.end(), [&](const auto& place) { return m_graphs.instructions.wants().may_grow(place); });
 }
 
 void scheduling_pipeline::compile_ready() {
@@ -144,6 +146,20 @@ void scheduling_pipeline::hand_over() {
 	m_progress.counts.instructions += m_batch.instructions.size();
 	m_replayer.note(m_batch.instructions);
 	m_sink.submit(std::exchange(m_batch, instruction_batch{}));
+}
+
+void scheduling_pipeline::validate() const {
+	m_graphs.validate();
+	m_replayer.validate();
+	ensure(m_batch.empty(), "all instructions are handed over");
+	ensure(!may_compile_next(), "commands are held for a reason");
+	std::size_t num_flushing = 0;
+	for(const auto& event : m_held) {
+		const auto* const held = std::get_if<held_command>(&event);
+		num_flushing += held != nullptr ? is_flushing(held->cmd) : std::holds_alternative<flush_event>(event);
+	}
+	ensure(num_flushing == m_num_flushing, "the held events that flush are counted");
+	ensure(m_progress.released_horizons <= m_progress.counts.horizons, "a horizon is handed over once it has been planned");
 }
 
 } // namespace celerity

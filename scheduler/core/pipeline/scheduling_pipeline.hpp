@@ -68,6 +68,9 @@ class scheduling_pipeline : private planner {
 	/// The executor has passed this horizon or epoch. The graphs drop all that they keep of the time before it.
 	void notify_epoch_reached(task_id reached);
 
+	/// Throws std::logic_error if the state contradicts itself. For tests.
+	void validate() const;
+
 	bool is_holding_back() const override { return !m_held.empty(); }
 	const pipeline_counts& counts() const { return m_progress.counts; }
 	/// Horizons handed to the sink so far.
@@ -80,8 +83,8 @@ class scheduling_pipeline : private planner {
 	struct flush_event {};
 	struct held_command {
 		command cmd;
-		instruction_graph_generator::execution_plan plan;
-		std::vector<instruction_graph_generator::place> wanted; ///< where it wants new memory
+		execution_plan plan;
+		std::vector<anticipation::place> wanted; ///< where it wants new memory
 	};
 	using held_event = std::variant<held_command, destroy_event, flush_event>;
 

@@ -25,6 +25,12 @@ struct plan_graphs {
 		instructions.note_position(now);
 		return now;
 	}
+	/// Throws std::logic_error if the state contradicts itself. For tests.
+	void validate() const {
+		tasks.validate();
+		commands.validate();
+		instructions.validate();
+	}
 	/// The state, as far as it concerns tasks that access these buffers only.
 	void read_state(state_reader& reader, const std::span<const buffer_id> buffers) {
 		tasks.walk_state(reader, buffers);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ensure.hpp"
 #include "instruction_copies.hpp"
 
 namespace celerity {
@@ -206,6 +207,22 @@ void replay_memory::forget_steps() {
 void replay_memory::drop(const std::size_t place, const std::uint64_t last_task) {
 	m_dropped.push_back({std::move(m_templates[place].known), last_task});
 	m_templates.erase(m_templates.begin() + static_cast<std::ptrdiff_t>(place));
+}
+
+void replay_memory::validate() const {
+	ensure(m_draft == nullptr, "no plan is being noted between two events");
+	ensure(m_current != nullptr || (next_part == 0 && ahead == plan_position()), "only a current template has been expanded");
+	ensure(m_current == nullptr || m_current == m_templates.back().known, "the current template is the one used last");
+	ensure(m_current == nullptr || next_part < m_current->parts.size(), "the next part belongs to the current template");
+	ensure(m_templates.size() <= max_templates && m_steps.size() <= max_steps, "templates and steps are bounded");
+	for(const auto& [known, num_misses, identities] : m_templates) {
+		plan_position end;
+		for(const auto& part : known->parts) {
+			ensure(part.begin == end, "the parts of a template follow each other");
+			end = part.begin + part.length;
+		}
+		ensure(end == known->length, "the parts of a template are a period");
+	}
 }
 
 void replay_memory::forget_buffer(const buffer_id id, const std::uint64_t last_task) {

@@ -126,6 +126,8 @@ class replay_memory {
 	/// The next state follows from no earlier one.
 	void forget_steps();
 
+	/// Throws std::logic_error if the state contradicts itself. For tests.
+	void validate() const;
 	void forget_buffer(buffer_id id, std::uint64_t last_task);
 	void notify_epoch_reached(task_id reached);
 

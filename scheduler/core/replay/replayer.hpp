@@ -45,6 +45,8 @@ class replayer {
 	bool take(const std::shared_ptr<task>& submitted);
 	/// Other work than a replay and its stops follows.
 	void leave();
+	/// Throws std::logic_error if the state contradicts itself. For tests.
+	void validate() const { m_memory.validate(); }
 	void forget_buffer(const buffer_id id) { m_memory.forget_buffer(id, position().tasks); }
 	void notify_epoch_reached(const task_id reached) { m_memory.notify_epoch_reached(reached); }
 

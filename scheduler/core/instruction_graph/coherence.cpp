@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Copies that bring data where it is read.
-#include "instruction_graph.hpp"
+#include "coherence.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <numeric>
 
@@ -21,16 +19,7 @@ constexpr std::size_t staging_alignment_bytes = 128;
 
 } // namespace
 
-void instruction_graph_generator::satisfy(const command_phase& now, buffer_state& buffer, const buffer_requirements& requirements) {
-	const auto receiving = now.in(phase::receive); // a receive may wait for a resize, which therefore has this phase, too
-	for(const auto& read : requirements.reads) materialize_initial_contents(receiving, buffer, read.where);
-	require_contiguous(receiving, buffer, requirements);
-	if(!buffer.receives.empty()) commit_receives(receiving, buffer, requirements.reads);
-	make_coherent(now, buffer, requirements.reads);
-}
-
-std::vector<instruction_graph_generator::read_requirement> instruction_graph_generator::find_missing(const buffer_state& buffer,
-    const std::span<const read_requirement> reads) {
+std::vector<read_requirement> coherence::find_missing(const buffer_state& buffer, const std::span<const read_requirement> reads) {
 	std::vector<read_requirement> all_missing;
 	std::vector<box_vector> parts_of; // by read, from `first` on
 	for(std::size_t first = 0; first < reads.size();) {
@@ -54,7 +43,7 @@ std::vector<instruction_graph_generator::read_requirement> instruction_graph_gen
 	return all_missing;
 }
 
-void instruction_graph_generator::make_coherent(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
+void coherence::make_coherent(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
 	const auto all_missing = find_missing(buffer, reads);
 	if(all_missing.empty()) return;
 
@@ -83,7 +72,7 @@ void instruction_graph_generator::make_coherent(const command_phase& now, buffer
 }
 
 // A copy or a message takes microseconds, however small it is.
-void instruction_graph_generator::join_small(std::vector<source_boxes>& sources, const std::size_t element_size_bytes) const {
+void coherence::join_small(std::vector<source_boxes>& sources, const std::size_t element_size_bytes) const {
 	for(std::size_t i = 0; i + 1 < sources.size(); ++i) {
 		std::size_t num_elements = 0;
 		for(std::size_t k = i; k < sources.size(); ++k) {
@@ -104,7 +93,7 @@ void instruction_graph_generator::join_small(std::vector<source_boxes>& sources,
 	}
 }
 
-void instruction_graph_generator::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
+void coherence::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
     std::vector<staged_copy>& staged) {
 	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
 	if(gather(now, buffer, destination, missing, sources)) return;
@@ -114,7 +103,7 @@ void instruction_graph_generator::copy_missing(const command_phase& now, buffer_
 		for_each_part(buffer.memories[memory.value], where, [&, memory = memory, origin = origin](allocation_state& from, const region& at_source) {
 			for_each_part(buffer.memories[destination.value], at_source, [&](allocation_state& to, const region& part) {
 				if(m_capabilities.can_copy(from.id.memory, destination)) {
-					copy_between(now, buffer, part, from, to, reason);
+					copy_between(m_history, now, buffer, part, from, to, reason);
 				} else {
 					staged.push_back(staged_copy{memory, origin, part, {destination}});
 				}
@@ -125,7 +114,7 @@ void instruction_graph_generator::copy_missing(const command_phase& now, buffer_
 
 // Emits one instruction instead of a copy per source, if that is possible and pays. If every device reads data of all devices, the number of copies would be
 // the square of the number of devices.
-bool instruction_graph_generator::gather(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
+bool coherence::gather(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
     const std::span<const source_region> sources) {
 	if(sources.size() < 2 || !is_device_memory(destination)) return false;
 	if(static_cast<std::size_t>(missing.area()) * buffer.info.element_size_bytes > m_capabilities.gathered_bytes) return false;
@@ -144,19 +133,19 @@ bool instruction_graph_generator::gather(const command_phase& now, buffer_state&
 	}
 	if(num_boxes > max_gathered_boxes) return false;
 
-	instruction_builder gather(*this, now);
+	instruction_builder gather(m_history, now);
 	std::vector<copy_source> copies;
 	copies.reserve(sources.size());
 	for(std::size_t i = 0; i < sources.size(); ++i) {
 		gather.read(*allocations[i], sources[i].where);
-		copies.push_back({allocations[i]->id, nodes().copy(sources[i].where.boxes())});
+		copies.push_back({allocations[i]->id, m_history.nodes().copy(sources[i].where.boxes())});
 	}
 	gather.write(*target, missing);
-	gather.emit(gather_copy_instruction{nodes().copy(copies), target->id, buffer.info.element_size_bytes, buffer.info.id}, priorities::copy);
+	gather.emit(gather_copy_instruction{m_history.nodes().copy(copies), target->id, buffer.info.element_size_bytes, buffer.info.id}, priorities::copy);
 	return true;
 }
 
-memory_id instruction_graph_generator::select_source(const content_state& state, const memory_id destination) const {
+memory_id coherence::select_source(const content_state& state, const memory_id destination) const {
 	const auto usable = [&](const memory_id memory) { return (state.up_to_date & bit_of(memory)) != 0 && can_copy(state, memory, destination); };
 	if(usable(state.origin_memory)) return state.origin_memory;
 	// Devices first: their links are faster than the host's. Among them the one with the nearest number.
@@ -174,22 +163,7 @@ memory_id instruction_graph_generator::select_source(const content_state& state,
 	return state.origin_memory; // holds its value as long as anybody does, but cannot copy to the destination
 }
 
-void instruction_graph_generator::copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source,
-    allocation_state& destination, const copy_reason reason) {
-	instruction_builder copy(*this, now);
-	copy.read(source, where);
-	copy.write(destination, where);
-	emit_copy(copy, buffer, {source.id}, {destination.id}, nodes().copy(where.boxes()), reason);
-}
-
-instruction_id instruction_graph_generator::emit_copy(instruction_builder& copy, const buffer_state& buffer, const copy_place& source,
-    const copy_place& destination, const std::span<const box> boxes, const copy_reason reason) {
-	return copy.emit(copy_instruction{source.allocation, source.offset_bytes, destination.allocation, destination.offset_bytes, boxes,
-	                     buffer.info.element_size_bytes, reason, buffer.info.id},
-	    priorities::copy);
-}
-
-void instruction_graph_generator::copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged) {
+void coherence::copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged) {
 	// A value that several devices lack crosses the link of its source once. Therefore the regions of each source are made disjoint, each with its destinations.
 	std::vector<staged_copy> pieces;
 	std::vector<bool> done(staged.size());
@@ -225,15 +199,15 @@ void instruction_graph_generator::copy_staged(const command_phase& now, buffer_s
 		offsets.push_back(total_bytes);
 		total_bytes += round_up(static_cast<std::size_t>(piece.where.area()) * buffer.info.element_size_bytes, alignment_bytes);
 	}
-	auto& staging = acquire_staging(now, host_memory, total_bytes, alignment_bytes); // packing acquires from the pools of devices only
+	auto& staging = m_memory.acquire_staging(now, host_memory, total_bytes, alignment_bytes); // packing acquires from the pools of devices only
 	for(std::size_t i = 0; i < pieces.size(); ++i) copy_staged_region(now, buffer, pieces[i], staging, offsets[i]);
 }
 
-void instruction_graph_generator::copy_staged_region(const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging,
+void coherence::copy_staged_region(const command_phase& now, buffer_state& buffer, const staged_copy& copy, staging_allocation& staging,
     const std::size_t offset_bytes) {
 	const std::size_t size_bytes = static_cast<std::size_t>(copy.where.area()) * buffer.info.element_size_bytes;
 	const std::size_t alignment_bytes = std::lcm(buffer.info.element_alignment_bytes, staging_alignment_bytes);
-	const auto boxes = nodes().copy(copy.where.boxes());
+	const auto boxes = m_history.nodes().copy(copy.where.boxes());
 	// One end of a copy: an allocation of the buffer, or packed data in staging.
 	struct end {
 		allocation_state* allocation;
@@ -246,11 +220,11 @@ void instruction_graph_generator::copy_staged_region(const command_phase& now, b
 		return end{found, nullptr, {found->id}};
 	};
 	const auto pack_in = [&](const memory_id memory) {
-		auto& packed = acquire_staging(now, memory, size_bytes, alignment_bytes);
+		auto& packed = m_memory.acquire_staging(now, memory, size_bytes, alignment_bytes);
 		return end{nullptr, &packed, {packed.id}};
 	};
 	const auto emit_step = [&](const end& from, const end& to, const instruction_id filler) {
-		instruction_builder step(*this, now);
+		instruction_builder step(m_history, now);
 		if(from.staging != nullptr) step.drain(*from.staging, filler);
 		if(to.staging != nullptr) step.fill(*to.staging);
 		if(from.allocation != nullptr) step.read(*from.allocation, copy.where);
@@ -279,7 +253,7 @@ void instruction_graph_generator::copy_staged_region(const command_phase& now, b
 	}
 }
 
-bool instruction_graph_generator::should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) const {
+bool coherence::should_linearize(const buffer_state& buffer, const region& where, const allocation_state& allocation) {
 	if(!is_device_memory(allocation.id.memory)) return false;
 	if(static_cast<std::size_t>(where.area()) * buffer.info.element_size_bytes > linearize_up_to_bytes) return false;
 	for(const box& part : where) {
@@ -291,24 +265,6 @@ bool instruction_graph_generator::should_linearize(const buffer_state& buffer, c
 		if(run != part.area() && run * static_cast<coordinate>(buffer.info.element_size_bytes) < linearize_below_run_bytes) return true;
 	}
 	return false;
-}
-
-instruction_graph_generator::staging_allocation& instruction_graph_generator::acquire_staging(const command_phase& now, const memory_id memory,
-    const std::size_t size_bytes, const std::size_t alignment_bytes) {
-	// Powers of two, so that growing transfers reuse the memory of shorter ones.
-	const std::size_t rounded_bytes = std::bit_ceil(std::max<std::size_t>(size_bytes, 256));
-	auto& pool = m_staging[memory.value];
-	for(auto& staging : pool) {
-		if(staging.size_bytes != rounded_bytes || staging.alignment_bytes != alignment_bytes) continue;
-		// Old enough that waiting for it costs no concurrency: everything it was used for precedes the applied epoch.
-		const bool is_free = std::all_of(staging.uses.begin(), staging.uses.end(), [&](const instruction_id use) { return use < m_window.epoch(); });
-		if(!is_free) continue;
-		staging.ready = m_window.epoch();
-		staging.uses.clear();
-		return staging;
-	}
-	pool.push_back(make_staging(now, memory, rounded_bytes, alignment_bytes));
-	return pool.back();
 }
 
 } // namespace celerity

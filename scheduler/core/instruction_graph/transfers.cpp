@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sends and receives: data leaves as soon as its producer has finished, and a reader waits for no other data than its own.
-#include "instruction_graph.hpp"
+#include "transfers.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -25,20 +24,20 @@ region find_rest(const region& whole, const std::span<const region> parts) {
 
 } // namespace
 
-void instruction_graph_generator::compile_push(const command_phase& now, const push_command& push) {
-	auto& buffer = use_buffer(push.transfer.buffer);
+void transfers::compile_push(const command_phase& now, const push_command& push) {
+	auto& buffer = m_memory.use(push.transfer.buffer);
 	// All host allocations first, so that a broadcast resizes at most once.
 	buffer_requirements on_host;
-	for_each_sent_from_host(push, [&](const region& where) {
+	for_each_sent_from_host(m_capabilities, push, [&](const region& where) {
 		for(const box& contiguous : contiguous_boxes(where)) on_host.contiguous.emplace_back(host_memory, contiguous);
 	});
-	require_contiguous(now, buffer, on_host);
+	m_memory.require_contiguous(now, buffer, on_host);
 	// Ranks that need the same region get it from the same places: a send moves no data between this rank's memories, and one copy to the host is enough.
 	std::vector<source_region> sources;
 	const region* sources_of = nullptr;
 	bool are_direct = false;
 	for(const auto& [rank, where] : push.targets) {
-		const bool is_direct = is_sent_directly(push, rank);
+		const bool is_direct = is_sent_directly(m_capabilities, push, rank);
 		if(sources_of == nullptr || is_direct != are_direct || *sources_of != where) {
 			sources = is_direct ? find_direct_sources(now, buffer, where) : find_host_sources(now, buffer, where);
 			sources_of = &where;
@@ -52,19 +51,17 @@ void instruction_graph_generator::compile_push(const command_phase& now, const p
 	}
 }
 
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(const command_phase& now, buffer_state& buffer,
-    const region& where) {
-	auto sources = find_sources(buffer, where, [](const content_state&) { return host_memory; });
+std::vector<transfers::source_region> transfers::find_host_sources(const command_phase& now, buffer_state& buffer, const region& where) {
+	auto sources = m_copies.find_sources(buffer, where, [](const content_state&) { return host_memory; });
 	for(const auto& source : sources) { // each by itself, so that it leaves as soon as it is there
 		const read_requirement on_host{host_memory, source.where};
-		make_coherent(now, buffer, std::span(&on_host, 1));
+		m_copies.make_coherent(now, buffer, std::span(&on_host, 1));
 	}
 	return sources;
 }
 
-std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(const command_phase& now, buffer_state& buffer,
-    const region& where) {
-	auto sources = find_sources(buffer, where, [&](const content_state& state) {
+std::vector<transfers::source_region> transfers::find_direct_sources(const command_phase& now, buffer_state& buffer, const region& where) {
+	auto sources = m_copies.find_sources(buffer, where, [&](const content_state& state) {
 		// From a device if any holds the value, because a direct peer reaches devices. The origin holds the value as long as any memory does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
@@ -74,30 +71,30 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 	});
 	for(const auto& source : sources) {
 		if(source.memory != host_memory) continue;
-		require_on_host(now, buffer, source.where);
+		m_memory.require_on_host(now, buffer, source.where);
 		const read_requirement on_host{host_memory, source.where};
-		make_coherent(now, buffer, std::span(&on_host, 1));
+		m_copies.make_coherent(now, buffer, std::span(&on_host, 1));
 	}
 	return sources;
 }
 
-void instruction_graph_generator::emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, const rank_id target,
-    allocation_state& source, const box& sent) {
+void transfers::emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, const rank_id target, allocation_state& source,
+    const box& sent) {
 	const message_id message(++m_last_message);
 	const region where(sent);
-	instruction_builder send(*this, now);
+	instruction_builder send(m_history, now);
 	send.read(source, where);
 	send.emit(send_instruction{target, message, push.transfer, source.id, sent, buffer.info.element_size_bytes}, priorities::transfer);
 }
 
-void instruction_graph_generator::compile_await_push(const await_push_command& await) {
-	auto& buffer = use_buffer(await.transfer.buffer);
+void transfers::compile_await_push(const await_push_command& await) {
+	auto& buffer = m_memory.use(await.transfer.buffer);
 	// The old contents are stale: nothing needs to copy or keep them any more.
 	buffer.contents.modify(await.awaited, [](content_state& state) { state.up_to_date = 0; });
 	buffer.receives.push_back(await);
 }
 
-void instruction_graph_generator::commit_receives(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
+void transfers::commit_receives(const command_phase& now, buffer_state& buffer, const std::span<const read_requirement> reads) {
 	const auto receives = std::move(buffer.receives);
 	buffer.receives.clear();
 	for(const auto& receive : receives) {
@@ -109,9 +106,9 @@ void instruction_graph_generator::commit_receives(const command_phase& now, buff
 	}
 }
 
-void instruction_graph_generator::receive_to_host(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
+void transfers::receive_to_host(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
     const std::span<const read_requirement> reads) {
-	require_on_host(now, buffer, receive.awaited);
+	m_memory.require_on_host(now, buffer, receive.awaited);
 	auto& memory = buffer.memories[host_memory.value];
 	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: the parts of it that readers want
 	for(const auto& read : reads) {
@@ -127,22 +124,23 @@ void instruction_graph_generator::receive_to_host(const command_phase& now, buff
 }
 
 /// Receives the data for one allocation on the host by one instruction, but lets each reader wait for its part only.
-void instruction_graph_generator::receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
+void transfers::receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
     const region& arriving, std::vector<region>&& parts) {
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
 	if(parts.size() <= 1) return emit_receive(now, buffer, transfer, destination, arriving);
 	if(region unread = find_rest(arriving, parts); !unread.empty()) parts.push_back(std::move(unread));
-	instruction_builder receive(*this, now);
+	instruction_builder receive(m_history, now);
 	receive.write(destination, arriving);
-	receive.emit(split_receive_instruction{transfer, nodes().copy(arriving.boxes()), destination.id, buffer.info.element_size_bytes}, priorities::transfer);
+	receive.emit(split_receive_instruction{transfer, m_history.nodes().copy(arriving.boxes()), destination.id, buffer.info.element_size_bytes},
+	    priorities::transfer);
 	for(const auto& part : parts) {
-		instruction_builder await(*this, now);
+		instruction_builder await(m_history, now);
 		await.produce(buffer, destination, part);
-		await.emit(await_receive_instruction{transfer, destination.id, nodes().copy(part.boxes())}, priorities::transfer);
+		await.emit(await_receive_instruction{transfer, destination.id, m_history.nodes().copy(part.boxes())}, priorities::transfer);
 	}
 }
 
-void instruction_graph_generator::receive_to_readers(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
+void transfers::receive_to_readers(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
     const std::span<const read_requirement> reads) {
 	std::vector<region> parts;
 	for(const auto& read : reads) {
@@ -160,7 +158,7 @@ void instruction_graph_generator::receive_to_readers(const command_phase& now, b
 	}
 	if(arrivals.size() > 1) join_small_neighbours(arrivals, buffer.info.element_size_bytes);
 	if(!unread.empty()) { // no device reads it, but later tasks count on this rank to have it
-		require_on_host(now, buffer, unread);
+		m_memory.require_on_host(now, buffer, unread);
 		arrivals.push_back(read_requirement{host_memory, unread});
 	}
 	for(const auto& [memory, where] : arrivals) {
@@ -171,7 +169,7 @@ void instruction_graph_generator::receive_to_readers(const command_phase& now, b
 
 // A receive takes microseconds, however little data it brings. Parts that form a box likely come from one rank, so that no reader waits for the part of another
 // one. The ring of a halo forms no box.
-void instruction_graph_generator::join_small_neighbours(std::vector<read_requirement>& arrivals, const std::size_t element_size_bytes) const {
+void transfers::join_small_neighbours(std::vector<read_requirement>& arrivals, const std::size_t element_size_bytes) const {
 	std::vector<read_requirement> joined;
 	for(std::size_t i = 0; i < arrivals.size(); ++i) {
 		const memory_id memory = arrivals[i].memory;
@@ -195,11 +193,10 @@ void instruction_graph_generator::join_small_neighbours(std::vector<read_require
 	arrivals = std::move(joined);
 }
 
-void instruction_graph_generator::emit_receive(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination,
-    const region& where) {
-	instruction_builder receive(*this, now);
+void transfers::emit_receive(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& where) {
+	instruction_builder receive(m_history, now);
 	receive.produce(buffer, destination, where);
-	receive.emit(receive_instruction{transfer, nodes().copy(where.boxes()), destination.id, buffer.info.element_size_bytes}, priorities::transfer);
+	receive.emit(receive_instruction{transfer, m_history.nodes().copy(where.boxes()), destination.id, buffer.info.element_size_bytes}, priorities::transfer);
 }
 
 } // namespace celerity
