@@ -490,14 +490,14 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "the graphs do not learn what has come from the first parts of a period",
         REPLAYER,
-        "if(num_parts > 0) plan_again(*known, num_parts);",
+        "if(num_legs > 0) plan_again(*known, num_legs);",
         "",
     ),
     Mutation(
         "a period with an epoch begins behind a fence",
         TEMPLATES,
-        "return has_epoch ? is_epoch(made.parts.back().stop) : made.parts.back().stop != nullptr;",
-        "return made.parts.back().stop != nullptr;",
+        "return has_epoch ? is_epoch(made.legs.back().stop) : made.legs.back().stop != nullptr;",
+        "return made.legs.back().stop != nullptr;",
     ),
     Mutation(
         "the fence of another queue passes for the recorded stop",

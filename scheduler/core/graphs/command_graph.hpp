@@ -54,7 +54,7 @@ struct await_push_command {
 	execution_command reader; ///< reads the data
 	CELERITY_KIND(await_push, transfer, awaited, reader)
 };
-/// Combines the partial results of several ranks (in rank order) into the buffer.
+/// Reduces the partial results of several ranks (in rank order) into the buffer.
 struct reduction_command {
 	transfer_id transfer;
 	task_reduction reduction;       ///< of the task that produced the partial results

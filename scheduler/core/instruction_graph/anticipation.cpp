@@ -153,7 +153,7 @@ void anticipation::anticipate_execution(const task& node, const execution_plan& 
 		auto& buffer = m_memory.at(reduction.buffer);
 		for(const auto& chunk : plan.chunks) anticipate_box(buffer, chunk.memory, buffer.domain, wanted);
 		if(plan.chunks.size() > 1 || reduction.include_current)
-			anticipate_box(buffer, plan.memory_to_combine_in(reduction, m_capabilities), buffer.domain, wanted);
+			anticipate_box(buffer, plan.memory_to_reduce_in(reduction, m_capabilities), buffer.domain, wanted);
 	}
 }
 } // namespace celerity

@@ -223,13 +223,13 @@ void coherence::copy_staged_region(const command_phase& now, buffer_state& buffe
 		auto& packed = m_memory.acquire_staging(now, memory, size_bytes, alignment_bytes);
 		return end{nullptr, &packed, {packed.id}};
 	};
-	const auto emit_step = [&](const end& from, const end& to, const instruction_id filler) {
-		instruction_builder step(m_history, now);
-		if(from.staging != nullptr) step.drain(*from.staging, filler);
-		if(to.staging != nullptr) step.fill(*to.staging);
-		if(from.allocation != nullptr) step.read(*from.allocation, copy.where);
-		if(to.allocation != nullptr) step.write(*to.allocation, copy.where);
-		return emit_copy(step, buffer, from.place, to.place, boxes, copy_reason::staging);
+	const auto emit_hop = [&](const end& from, const end& to, const instruction_id filler) {
+		instruction_builder hop(m_history, now);
+		if(from.staging != nullptr) hop.drain(*from.staging, filler);
+		if(to.staging != nullptr) hop.fill(*to.staging);
+		if(from.allocation != nullptr) hop.read(*from.allocation, copy.where);
+		if(to.allocation != nullptr) hop.write(*to.allocation, copy.where);
+		return emit_copy(hop, buffer, from.place, to.place, boxes, copy_reason::staging);
 	};
 
 	// Into host memory, packed on the device first where that pays.
@@ -238,17 +238,17 @@ void coherence::copy_staged_region(const command_phase& now, buffer_state& buffe
 	instruction_id packing;
 	if(should_linearize(buffer, copy.where, *source.allocation)) {
 		const end packed = pack_in(source.allocation->id.memory);
-		packing = emit_step(source, packed, {});
+		packing = emit_hop(source, packed, {});
 		source = packed;
 	}
-	const instruction_id in_host_memory = emit_step(source, on_host, packing);
+	const instruction_id in_host_memory = emit_hop(source, on_host, packing);
 	for(const memory_id memory : copy.destinations) {
 		const end destination = allocation_in(memory);
 		if(should_linearize(buffer, copy.where, *destination.allocation)) {
 			const end packed = pack_in(memory);
-			emit_step(packed, destination, emit_step(on_host, packed, in_host_memory));
+			emit_hop(packed, destination, emit_hop(on_host, packed, in_host_memory));
 		} else {
-			emit_step(on_host, destination, in_host_memory);
+			emit_hop(on_host, destination, in_host_memory);
 		}
 	}
 }
@@ -257,12 +257,12 @@ bool coherence::should_linearize(const buffer_state& buffer, const region& where
 	if(!is_device_memory(allocation.id.memory)) return false;
 	if(static_cast<std::size_t>(where.area()) * buffer.info.element_size_bytes > linearize_up_to_bytes) return false;
 	for(const box& part : where) {
-		coordinate run = 1; // elements in a row without a gap
+		coordinate row = 1; // elements in a row without a gap
 		for(std::size_t d = 3; d-- > 0;) {
-			run *= part.extent(d);
+			row *= part.extent(d);
 			if(part.extent(d) != allocation.allocated.extent(d)) break;
 		}
-		if(run != part.area() && run * static_cast<coordinate>(buffer.info.element_size_bytes) < linearize_below_run_bytes) return true;
+		if(row != part.area() && row * static_cast<coordinate>(buffer.info.element_size_bytes) < linearize_below_run_bytes) return true;
 	}
 	return false;
 }

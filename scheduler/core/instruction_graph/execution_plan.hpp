@@ -21,8 +21,8 @@ struct execution_plan {
 
 	const region& accessed(const std::size_t access, const std::size_t chunk) const { return regions[access * chunks.size() + chunk]; }
 	/// The memory in which the partial results of this rank meet.
-	memory_id memory_to_combine_in(const task_reduction& reduction, const system_capabilities& capabilities) const {
-		return capabilities.memory_to_combine_in(reduction, chunks.front().memory);
+	memory_id memory_to_reduce_in(const task_reduction& reduction, const system_capabilities& capabilities) const {
+		return capabilities.memory_to_reduce_in(reduction, chunks.front().memory);
 	}
 };
 

@@ -13,7 +13,7 @@ namespace celerity {
 
 namespace {
 
-/// Of the memory in which partial results meet, if more chunks than devices have some: enough that few instructions combine them.
+/// Of the memory in which partial results meet, if more chunks than devices have some: enough that few instructions reduce them.
 constexpr std::size_t most_slots = 8;
 
 } // namespace
@@ -75,7 +75,7 @@ const buffer_requirements& instruction_graph_generator::collect_requirements(con
 		if(reduction.buffer != buffer.info.id) continue;
 		const bool includes_current = reduction.include_current && execution.initializes_reductions;
 		for(const auto& chunk : plan.chunks) require(chunk.memory, buffer.domain);
-		const memory_id memory = plan.memory_to_combine_in(reduction, m_capabilities);
+		const memory_id memory = plan.memory_to_reduce_in(reduction, m_capabilities);
 		if(plan.chunks.size() > 1 || includes_current) require(memory, buffer.domain);
 		if(includes_current) m_requirements.reads.push_back({memory, region(buffer.domain)});
 	}
@@ -147,7 +147,7 @@ std::vector<instruction_graph_generator::local_reduction> instruction_graph_gene
 	std::vector<local_reduction> locals;
 	for(const auto& reduction : node.reductions) {
 		const bool includes_current = reduction.include_current && execution.initializes_reductions;
-		local_reduction local{&reduction, plan.memory_to_combine_in(reduction, m_capabilities), plan.chunks.size() + (includes_current ? 1 : 0)};
+		local_reduction local{&reduction, plan.memory_to_reduce_in(reduction, m_capabilities), plan.chunks.size() + (includes_current ? 1 : 0)};
 		if(includes_current) collect_partial(now, local, local.memory); // before the kernel of this rank overwrites it
 		locals.push_back(std::move(local));
 	}

@@ -12,14 +12,14 @@ namespace celerity {
 namespace {
 
 /// Horizons come every few tasks, so a period has at most as many repetitions as tasks lie between two horizons.
-constexpr std::size_t max_steps = 64;
+constexpr std::size_t max_states = 64;
 constexpr std::size_t max_templates = 16;
 /// States to look at without finding a template, before a pause.
 constexpr std::size_t max_patience = 512;
 /// A template that so many times in a row did not lead to its end is none of the program any more.
 constexpr unsigned max_misses = 2;
 /// Repetitions that are planned although a template has them, without finding one that has the stops behind them as well.
-constexpr std::size_t max_hope = 2 * max_steps;
+constexpr std::size_t max_hope = 2 * max_states;
 /// Repetitions that are planned without a look in the pause.
 constexpr std::size_t pause_length = 8 * max_patience;
 
@@ -28,8 +28,8 @@ bool is_epoch(const std::shared_ptr<const task>& stop) { return stop != nullptr 
 /// Ids older than the start do not move from period to period. Nothing refers to them behind an epoch.
 bool starts_behind_stop(const replay_template& made) {
 	if(!made.has_stops) return true;
-	const bool has_epoch = std::any_of(made.parts.begin(), made.parts.end(), [](const template_part& part) { return is_epoch(part.stop); });
-	return has_epoch ? is_epoch(made.parts.back().stop) : made.parts.back().stop != nullptr;
+	const bool has_epoch = std::any_of(made.legs.begin(), made.legs.end(), [](const template_leg& leg) { return is_epoch(leg.stop); });
+	return has_epoch ? is_epoch(made.legs.back().stop) : made.legs.back().stop != nullptr;
 }
 
 } // namespace
@@ -68,39 +68,39 @@ void recorded_plan::add(const instruction& made) {
 replay_memory::replay_memory() : m_patience(max_patience), m_hope(max_hope) {}
 
 bool replay_memory::is_searching(const recorded_program& program) {
-	if(m_program.get() != &program) forget_steps();
+	if(m_program.get() != &program) forget_states();
 	if(m_pause == 0) return true;
 	if(--m_pause == 0) m_patience = max_patience / 4;
 	return false;
 }
 
-bool replay_memory::prefers_steps(const std::uint32_t done) {
-	if(m_current->has_stops || m_steps.empty() || m_before_stop >= max_steps || m_since_stop + done >= m_before_stop || m_hope == 0) return false;
+bool replay_memory::prefers_search(const std::uint32_t done) {
+	if(m_current->has_stops || m_states.empty() || m_before_stop >= max_states || m_since_stop + done >= m_before_stop || m_hope == 0) return false;
 	--m_hope;
 	return true;
 }
 
 std::shared_ptr<const void> replay_memory::identity_of_next(const std::uint32_t repetitions) {
-	auto& identity = m_templates.back().identities[{next_part, repetitions}];
+	auto& identity = m_templates.back().identities[{next_leg, repetitions}];
 	if(identity == nullptr) identity = std::make_shared<const char>();
 	return identity;
 }
 
 void replay_memory::advance() {
-	m_steps.clear();
-	if(++next_part < m_current->parts.size()) return;
-	next_part = 0;
+	m_states.clear();
+	if(++next_leg < m_current->legs.size()) return;
+	next_leg = 0;
 	ahead = ahead + m_current->length;
 	m_templates.back().num_misses = 0;
 }
 
 bool replay_memory::choose_for(const std::uint32_t repetitions) {
-	if(m_current == nullptr || !m_current->has_stops || next_part > 0 || m_current->parts.front().num_repetitions == repetitions) return true;
-	bool has_more = m_current->parts.front().num_repetitions > repetitions;
+	if(m_current == nullptr || !m_current->has_stops || next_leg > 0 || m_current->legs.front().num_repetitions == repetitions) return true;
+	bool has_more = m_current->legs.front().num_repetitions > repetitions;
 	for(std::size_t i = m_templates.size() - 1; i-- > 0;) {
 		const auto& known = *m_templates[i].known;
 		if(known.program != m_program || !known.has_stops || known.state != m_current->state) continue;
-		const auto found = known.parts.front().num_repetitions;
+		const auto found = known.legs.front().num_repetitions;
 		if(found < repetitions || (found > repetitions && has_more)) continue;
 		has_more = true;
 		make_current(i);
@@ -120,22 +120,22 @@ void replay_memory::add_state(const std::shared_ptr<const recorded_program>& pro
 	m_program = program;
 	auto plan = std::exchange(m_draft, nullptr);
 	if(plan != nullptr && !plan->is_repeatable) {
-		m_steps.clear();
+		m_states.clear();
 		plan = nullptr;
 	}
 	find_known();
 	const bool is_stop = stop != nullptr;
-	if(m_steps.size() == max_steps) m_steps.erase(m_steps.begin());
-	m_steps.push_back({m_next_state, now, std::move(plan), std::move(stop)});
+	if(m_states.size() == max_states) m_states.erase(m_states.begin());
+	m_states.push_back({m_next_state, now, std::move(plan), std::move(stop)});
 	// A known template that starts here has other numbers of repetitions before its stops: these have been planned.
 	if(m_current == nullptr || (is_stop && m_current->has_stops)) find_period(now, settled);
 	if(m_current != nullptr) {
 		m_patience = max_patience;
 		// The template of repetitions alone is of no use if a wait follows now. Then a longer period may hold the wait.
-		if(m_current->has_stops) m_steps.clear();
+		if(m_current->has_stops) m_states.clear();
 	} else if(--m_patience == 0) {
 		m_pause = pause_length;
-		m_steps.clear();
+		m_states.clear();
 	}
 }
 
@@ -148,14 +148,13 @@ void replay_memory::find_known() {
 }
 
 void replay_memory::find_period(const plan_position& now, const instruction_id settled) {
-	for(std::size_t first = m_steps.size() - 1; first-- > 0;) {
-		if(m_steps[first].state != m_next_state) continue;
+	for(std::size_t first = m_states.size() - 1; first-- > 0;) {
+		if(m_states[first].state != m_next_state) continue;
 		auto made = make_template(first, now, settled);
-		const auto is_whole = [&](const template_part& part) {
-			return part.plan->instructions.size() == part.length.instructions
-			       && part.length.submissions == (part.stop == nullptr ? m_program->tasks.size() : 1);
+		const auto is_whole = [&](const template_leg& leg) {
+			return leg.plan->instructions.size() == leg.length.instructions && leg.length.submissions == (leg.stop == nullptr ? m_program->tasks.size() : 1);
 		};
-		if(!std::all_of(made.parts.begin(), made.parts.end(), is_whole)) return;
+		if(!std::all_of(made.legs.begin(), made.legs.end(), is_whole)) return;
 		if(!starts_behind_stop(made)) continue; // the same period has another start, too
 		if(m_templates.size() == max_templates) drop(0, now.tasks);
 		if(made.has_stops) m_hope = max_hope;
@@ -169,23 +168,23 @@ replay_template replay_memory::make_template(const std::size_t first, const plan
 	replay_template made;
 	made.program = m_program;
 	made.state = m_next_state;
-	made.start = m_steps[first].at;
+	made.start = m_states[first].at;
 	made.length = now - made.start;
 	made.settled = settled;
 	plan_position begin;
-	for(std::size_t i = first + 1; i < m_steps.size(); ++i) {
-		const auto& step = m_steps[i];
-		const auto length = step.at - m_steps[i - 1].at;
-		made.parts.push_back({step.plan, step.stop, begin, length, 0});
+	for(std::size_t i = first + 1; i < m_states.size(); ++i) {
+		const auto& seen = m_states[i];
+		const auto length = seen.at - m_states[i - 1].at;
+		made.legs.push_back({seen.plan, seen.stop, begin, length, 0});
 		begin = begin + length;
-		made.has_stops |= step.stop != nullptr;
-		made.num_horizons += step.plan->num_horizons;
-		if(is_epoch(step.stop)) made.settled = instruction_id{};
+		made.has_stops |= seen.stop != nullptr;
+		made.num_horizons += seen.plan->num_horizons;
+		if(is_epoch(seen.stop)) made.settled = instruction_id{};
 	}
-	for(std::size_t i = made.parts.size(); i-- > 0;) {
-		auto& part = made.parts[i];
-		if(part.stop != nullptr) continue;
-		part.num_repetitions = 1 + (i + 1 < made.parts.size() ? made.parts[i + 1].num_repetitions : 0);
+	for(std::size_t i = made.legs.size(); i-- > 0;) {
+		auto& leg = made.legs[i];
+		if(leg.stop != nullptr) continue;
+		leg.num_repetitions = 1 + (i + 1 < made.legs.size() ? made.legs[i + 1].num_repetitions : 0);
 	}
 	return made;
 }
@@ -193,12 +192,12 @@ replay_template replay_memory::make_template(const std::size_t first, const plan
 void replay_memory::leave_template(const std::uint64_t last_task) {
 	if(m_current == nullptr) return;
 	m_current = nullptr;
-	const bool is_miss = std::exchange(next_part, 0) > 0;
+	const bool is_miss = std::exchange(next_leg, 0) > 0;
 	if(is_miss && ++m_templates.back().num_misses == max_misses) drop(m_templates.size() - 1, last_task);
 }
 
-void replay_memory::forget_steps() {
-	m_steps.clear();
+void replay_memory::forget_states() {
+	m_states.clear();
 	m_program = nullptr;
 	m_draft = nullptr;
 	m_current = nullptr;
@@ -211,17 +210,17 @@ void replay_memory::drop(const std::size_t place, const std::uint64_t last_task)
 
 void replay_memory::validate() const {
 	ensure(m_draft == nullptr, "no plan is being noted between two events");
-	ensure(m_current != nullptr || (next_part == 0 && ahead == plan_position()), "only a current template has been expanded");
+	ensure(m_current != nullptr || (next_leg == 0 && ahead == plan_position()), "only a current template has been expanded");
 	ensure(m_current == nullptr || m_current == m_templates.back().known, "the current template is the one used last");
-	ensure(m_current == nullptr || next_part < m_current->parts.size(), "the next part belongs to the current template");
-	ensure(m_templates.size() <= max_templates && m_steps.size() <= max_steps, "templates and steps are bounded");
+	ensure(m_current == nullptr || next_leg < m_current->legs.size(), "the next leg belongs to the current template");
+	ensure(m_templates.size() <= max_templates && m_states.size() <= max_states, "templates and states are bounded");
 	for(const auto& [known, num_misses, identities] : m_templates) {
 		plan_position end;
-		for(const auto& part : known->parts) {
-			ensure(part.begin == end, "the parts of a template follow each other");
-			end = part.begin + part.length;
+		for(const auto& leg : known->legs) {
+			ensure(leg.begin == end, "the legs of a template follow each other");
+			end = leg.begin + leg.length;
 		}
-		ensure(end == known->length, "the parts of a template are a period");
+		ensure(end == known->length, "the legs of a template are a period");
 	}
 }
 

@@ -52,7 +52,8 @@ bool can_be_stop(const task& submitted, const recorded_program& program);
 /// Whether planning both stops in the same state has the same result, apart from the memory that receives the data of a fence.
 bool are_equal_stops(const task& a, const task& b);
 
-struct template_part {
+/// One repetition or one stop of a period.
+struct template_leg {
 	std::shared_ptr<const recorded_plan> plan;
 	std::shared_ptr<const task> stop; ///< null: a repetition
 	plan_position begin;              ///< ids since the start of the period
@@ -69,9 +70,9 @@ struct replay_template {
 	plan_position length;
 	/// The last epoch when it was planned. None if the template has an epoch itself, to which all older ids lead.
 	instruction_id settled;
-	bool has_stops = false; ///< then the last part is a stop: an epoch, if there is one
+	bool has_stops = false; ///< then the last leg is a stop: an epoch, if there is one
 	std::size_t num_horizons = 0;
-	std::vector<template_part> parts;
+	std::vector<template_leg> legs;
 };
 
 /// The templates of all recordings, and the search for new ones.
@@ -85,32 +86,32 @@ class replay_memory {
 	const std::shared_ptr<const replay_template>& current() const { return m_current; }
 	/// The ids of expanded periods, as long as the graphs do not know of them.
 	plan_position ahead;
-	/// The first part of the next period that is not expanded yet.
-	std::size_t next_part = 0;
-	/// The ids of all expanded parts.
-	plan_position expanded() const { return next_part == 0 ? ahead : ahead + m_current->parts[next_part].begin; }
-	/// Stands for so many repetitions from the next part on, each time that they come. For the executor, which must not own the template.
+	/// The first leg of the next period that is not expanded yet.
+	std::size_t next_leg = 0;
+	/// The ids of all expanded legs.
+	plan_position expanded() const { return next_leg == 0 ? ahead : ahead + m_current->legs[next_leg].begin; }
+	/// An identity of the next `repetitions` repetitions; the same whenever they recur. The executor keys its graphs by it, and does not own the template.
 	std::shared_ptr<const void> identity_of_next(std::uint32_t repetitions);
-	/// The next part of the current template is expanded.
+	/// The next leg of the current template is expanded.
 	void advance();
-	/// So many repetitions follow. Of the templates that start in the current state, takes one with as many before its first stop, or else one with more. Returns
-	/// whether there is such a template, or nothing to choose.
+	/// So many repetitions follow. Chooses a template that starts in the current state. Its first stop comes after exactly `repetitions` repetitions, or else
+	/// after more. Returns whether there is such a template, or nothing to choose.
 	bool choose_for(std::uint32_t repetitions);
 	/// The next state is one in which no template starts.
-	void begin_steps(program_state&& state, const plan_position& now) { m_steps.assign(1, {std::move(state), now, nullptr, nullptr}); }
+	void begin_states(program_state&& state, const plan_position& now) { m_states.assign(1, {std::move(state), now, nullptr, nullptr}); }
 
 	/// Whether there is anything to forget.
 	bool is_replaying() const { return m_program != nullptr; }
 	/// Whether to look at the state after the next repetition; it costs about as much as planning it.
 	bool is_searching(const recorded_program& program);
-	bool has_start() const { return !m_steps.empty(); }
+	bool has_start() const { return !m_states.empty(); }
 	void note_repetitions(const std::uint32_t number) { m_since_stop += number; }
 	/// A wait or fence follows a replay.
 	void note_stop() { m_before_stop = std::exchange(m_since_stop, 0); }
 	/// Whether the next repetition is planned although the current template has it: a template with the stops between replays may come of that. `done` of the
 	/// replay's repetitions precede it.
-	bool prefers_steps(std::uint32_t done);
-	/// Whether planning this task may be a step, too.
+	bool prefers_search(std::uint32_t done);
+	/// Whether planning this task may lead to a state of a period, too.
 	bool is_searching_stop(const task& submitted) const { return has_start() && m_pause == 0 && can_be_stop(submitted, *m_program); }
 	/// Space for the numbers of the next state.
 	program_state& next_state() {
@@ -124,7 +125,7 @@ class replay_memory {
 	/// The program does not go on as the template does. The ids up to `last_task` are in use.
 	void leave_template(std::uint64_t last_task);
 	/// The next state follows from no earlier one.
-	void forget_steps();
+	void forget_states();
 
 	/// Throws std::logic_error if the state contradicts itself. For tests.
 	void validate() const;
@@ -133,7 +134,7 @@ class replay_memory {
 
   private:
 	/// A state, and the repetition or stop that has led to it.
-	struct step {
+	struct seen_state {
 		program_state state;
 		plan_position at;
 		std::shared_ptr<const recorded_plan> plan; ///< null: neither
@@ -142,7 +143,7 @@ class replay_memory {
 	struct kept_template {
 		std::shared_ptr<const replay_template> known;
 		unsigned num_misses = 0;                                                                 ///< since the last whole period
-		std::map<std::pair<std::size_t, std::uint32_t>, std::shared_ptr<const void>> identities{}; ///< by first part and number
+		std::map<std::pair<std::size_t, std::uint32_t>, std::shared_ptr<const void>> identities{}; ///< by first leg and number
 	};
 	struct dropped_template {
 		std::shared_ptr<const replay_template> dropped;
@@ -151,8 +152,8 @@ class replay_memory {
 
 	std::shared_ptr<recorded_plan> m_draft;
 	std::shared_ptr<const replay_template> m_current;
-	std::shared_ptr<const recorded_program> m_program; ///< of the steps
-	std::vector<step> m_steps;
+	std::shared_ptr<const recorded_program> m_program; ///< of the states
+	std::vector<seen_state> m_states;
 	program_state m_next_state;
 	std::vector<kept_template> m_templates; ///< the least recently used one first
 	std::vector<dropped_template> m_dropped;

@@ -35,7 +35,7 @@ bool replayer::take(const std::shared_ptr<task>& submitted) {
 	if(m_memory.current() != nullptr && expand_stop(submitted)) return true;
 	if(m_memory.is_replaying() && can_be_stop(*submitted, *m_memory.program())) m_memory.note_stop();
 	if(m_memory.is_searching_stop(*submitted)) {
-		catch_up(); // leaves a template of repetitions alone, of which nothing is expanded
+		catch_up(); // leaves the template: it has repetitions only, and none has been expanded
 		m_memory.begin_draft();
 		m_planner.plan(submitted);
 		look_for_template(m_memory.program(), submitted);
@@ -49,19 +49,19 @@ void replayer::catch_up() {
 	const auto known = m_memory.current();
 	if(known == nullptr) return;
 	if(const auto by = std::exchange(m_memory.ahead, plan_position()); by != plan_position()) { m_graphs.move(by, known->program->buffers); }
-	const auto num_parts = m_memory.next_part;
+	const auto num_legs = m_memory.next_leg;
 	m_memory.leave_template(position().tasks);
-	if(num_parts > 0) plan_again(*known, num_parts);
+	if(num_legs > 0) plan_again(*known, num_legs);
 }
 
 // The state in the middle of a period is known to nobody. Planning leads to it, and to the instructions that the executor has already.
-void replayer::plan_again(const replay_template& known, const std::size_t num_parts) {
+void replayer::plan_again(const replay_template& known, const std::size_t num_legs) {
 	const auto before = m_progress;
-	[[maybe_unused]] const auto end = position() + known.parts[num_parts - 1].begin + known.parts[num_parts - 1].length;
+	[[maybe_unused]] const auto end = position() + known.legs[num_legs - 1].begin + known.legs[num_legs - 1].length;
 	m_is_catching_up = true;
-	for(std::size_t i = 0; i < num_parts; ++i) {
+	for(std::size_t i = 0; i < num_legs; ++i) {
 		const submission_id first(position().submissions + 1);
-		if(const auto& stop = known.parts[i].stop) {
+		if(const auto& stop = known.legs[i].stop) {
 			auto node = std::make_shared<task>(*stop);
 			node->submission = first;
 			m_planner.plan(std::move(node));
@@ -77,7 +77,7 @@ void replayer::plan_again(const replay_template& known, const std::size_t num_pa
 void replayer::end_replay() {
 	if(!m_memory.is_replaying()) return; // ordinary tasks cost nothing more
 	catch_up();
-	m_memory.forget_steps();
+	m_memory.forget_states();
 }
 
 void replayer::leave() {
@@ -97,10 +97,10 @@ std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& pr
 		if(!m_memory.choose_for(repetitions - done)) {
 			auto state = m_memory.current()->state;
 			catch_up();
-			m_memory.begin_steps(std::move(state), position());
+			m_memory.begin_states(std::move(state), position());
 		}
 		if(const auto known = m_memory.current()) {
-			if(is_next(next()) && !(is_searching && m_memory.prefers_steps(done))) {
+			if(is_next(next()) && !(is_searching && m_memory.prefers_search(done))) {
 				if(const auto expanded = expand(*known, repetitions - done, site); expanded > 0) {
 					done += expanded;
 					continue;
@@ -115,7 +115,7 @@ std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& pr
 		if(is_searching) {
 			look_for_template(program);
 		} else {
-			m_memory.forget_steps();
+			m_memory.forget_states();
 		}
 	}
 	m_memory.note_repetitions(done);
@@ -145,18 +145,18 @@ void replayer::look_for_template(const std::shared_ptr<const recorded_program>& 
 	if(read_state(program->buffers)) {
 		m_memory.add_state(program, position(), m_graphs.instructions.settled(), std::move(stop));
 	} else {
-		m_memory.forget_steps();
+		m_memory.forget_states();
 	}
 }
 
 std::uint32_t replayer::expand(const replay_template& known, const std::uint32_t repetitions, const std::uint64_t site) {
 	if(!known.has_stops) {
-		const auto num_periods = repetitions / known.parts.size();
+		const auto num_periods = repetitions / known.legs.size();
 		expand_periods(known, num_periods, site);
-		return static_cast<std::uint32_t>(num_periods * known.parts.size());
+		return static_cast<std::uint32_t>(num_periods * known.legs.size());
 	}
-	const std::size_t first = m_memory.next_part;
-	const auto num_before_stop = known.parts[first].num_repetitions;
+	const std::size_t first = m_memory.next_leg;
+	const auto num_before_stop = known.legs[first].num_repetitions;
 	const auto expanded = std::min(repetitions, num_before_stop);
 	if(expanded == 0) return 0;
 	instruction_batch batch;
@@ -165,8 +165,8 @@ std::uint32_t replayer::expand(const replay_template& known, const std::uint32_t
 		batch.num_periods = 1;
 	}
 	for(std::uint32_t i = 0; i < expanded; ++i) {
-		if(m_log != nullptr) log_again(*known.parts[first + i].plan, m_graphs.position() + m_memory.ahead - known.start, site);
-		append_part(known, allocation_id{}, batch);
+		if(m_log != nullptr) log_again(*known.legs[first + i].plan, m_graphs.position() + m_memory.ahead - known.start, site);
+		append_leg(known, allocation_id{}, batch);
 	}
 	m_progress.counts.expanded_repetitions += expanded;
 	m_sink.submit(std::move(batch));
@@ -175,18 +175,18 @@ std::uint32_t replayer::expand(const replay_template& known, const std::uint32_t
 
 void replayer::expand_periods(const replay_template& known, std::uint64_t num_periods, const std::uint64_t site) {
 	const std::size_t per_batch = periods_per_batch(known);
-	m_progress.counts.expanded_repetitions += num_periods * known.parts.size();
+	m_progress.counts.expanded_repetitions += num_periods * known.legs.size();
 	while(num_periods > 0) {
 		const auto now = static_cast<std::uint32_t>(std::min<std::uint64_t>(num_periods, per_batch));
 		instruction_batch batch;
 		batch.instructions.reserve(now * known.length.instructions);
-		batch.replayed = m_memory.identity_of_next(static_cast<std::uint32_t>(known.parts.size()));
+		batch.replayed = m_memory.identity_of_next(static_cast<std::uint32_t>(known.legs.size()));
 		batch.num_periods = now;
 		for(std::uint32_t p = 0; p < now; ++p) {
 			const auto by = m_graphs.position() + m_memory.ahead - known.start;
-			for(const auto& part : known.parts) {
-				if(m_log != nullptr) log_again(*part.plan, by, site);
-				append_part(known, allocation_id{}, batch);
+			for(const auto& leg : known.legs) {
+				if(m_log != nullptr) log_again(*leg.plan, by, site);
+				append_leg(known, allocation_id{}, batch);
 			}
 		}
 		num_periods -= now;
@@ -196,26 +196,26 @@ void replayer::expand_periods(const replay_template& known, std::uint64_t num_pe
 
 bool replayer::expand_stop(const std::shared_ptr<task>& submitted) {
 	const auto known = m_memory.current();
-	const auto& stop = known->parts[m_memory.next_part].stop;
+	const auto& stop = known->legs[m_memory.next_leg].stop;
 	if(stop == nullptr || !can_be_stop(*submitted, *known->program) || !are_equal_stops(*stop, *submitted) || !is_next(submitted->submission)) return false;
 	submitted->id = task_id(position().tasks + 1);
 	if(m_log != nullptr) m_log->add_task(m_log->entry_for(submitted), submitted->id);
 	instruction_batch batch;
-	append_part(*known, submitted->fence_destination, batch);
+	append_leg(*known, submitted->fence_destination, batch);
 	++m_progress.counts.lookahead_flushes;
 	m_sink.submit(std::move(batch));
 	return true;
 }
 
-void replayer::append_part(const replay_template& known, const allocation_id fence_destination, instruction_batch& batch) {
-	const auto& part = known.parts[m_memory.next_part];
+void replayer::append_leg(const replay_template& known, const allocation_id fence_destination, instruction_batch& batch) {
+	const auto& leg = known.legs[m_memory.next_leg];
 	const auto by = m_graphs.position() + m_memory.ahead - known.start;
-	for(const auto& made : part.plan->instructions) repeat(made, by, known.settled, fence_destination, batch);
-	m_progress.counts.tasks += part.length.submissions;
-	m_progress.counts.horizons += part.plan->num_horizons;
-	m_progress.counts.commands += part.length.commands;
-	m_progress.counts.instructions += part.plan->instructions.size();
-	m_progress.released_horizons += part.plan->num_horizons;
+	for(const auto& made : leg.plan->instructions) repeat(made, by, known.settled, fence_destination, batch);
+	m_progress.counts.tasks += leg.length.submissions;
+	m_progress.counts.horizons += leg.plan->num_horizons;
+	m_progress.counts.commands += leg.length.commands;
+	m_progress.counts.instructions += leg.plan->instructions.size();
+	m_progress.released_horizons += leg.plan->num_horizons;
 	m_memory.advance();
 }
 

@@ -80,19 +80,19 @@ class replayer {
 	void end_replay();
 	plan_position position() const { return m_graphs.position() + m_memory.expanded(); }
 	bool is_next(const submission_id id) const { return position().submissions + 1 == id.value; }
-	/// The graphs learn of the parts that have been expanded.
+	/// The graphs learn of the legs that have been expanded.
 	void catch_up();
-	void plan_again(const replay_template& known, std::size_t num_parts);
+	void plan_again(const replay_template& known, std::size_t num_legs);
 	void plan_repetition(const recorded_program& program, submission_id first, std::uint64_t site);
 	void look_for_template(const std::shared_ptr<const recorded_program>& program, std::shared_ptr<const task> stop = nullptr);
 	bool read_state(std::span<const buffer_id> buffers);
 	/// Expands some of the next repetitions, if the template goes on with repetitions. Returns their number.
 	std::uint32_t expand(const replay_template& known, std::uint32_t repetitions, std::uint64_t site);
 	void expand_periods(const replay_template& known, std::uint64_t num_periods, std::uint64_t site);
-	/// Expands the next part of the current template if it is a stop equal to this task.
+	/// Expands the next leg of the current template if it is a stop equal to this task.
 	bool expand_stop(const std::shared_ptr<task>& submitted);
 	/// `fence_destination`: of a fence.
-	void append_part(const replay_template& known, allocation_id fence_destination, instruction_batch& batch);
+	void append_leg(const replay_template& known, allocation_id fence_destination, instruction_batch& batch);
 	/// Appends an instruction of a template, moved by so many ids. `settled` was the last epoch when the template was planned. Boxes and bindings are shared.
 	/// A copy to user memory goes to `fence_destination`.
 	void repeat(const instruction& known, const plan_position& by, instruction_id settled, allocation_id fence_destination, instruction_batch& out);

@@ -195,8 +195,8 @@ struct receive_partials_instruction {
 	static constexpr instruction_traits traits{.category = instruction_category::transfer};
 	CELERITY_KIND(receive_partials, transfer, destination, bytes_per_slot, sources, slots)
 };
-/// Folds `count` arrays of `num_elements`, which lie one behind the other in `source`, into one array, in order: element by element, or by calls of the
-/// application. Source and destination lie in the same memory. If that is the memory of a device, this device folds; otherwise the host does.
+/// Reduces `count` arrays of `num_elements`, which lie one behind the other in `source`, into one array, in order: element by element, or by calls of the
+/// application. Source and destination lie in the same memory. If that is the memory of a device, this device reduces; otherwise the host does.
 struct reduce_instruction {
 	reduction_id reduction;
 	buffer_id buffer;
@@ -293,8 +293,8 @@ struct system_capabilities {
 		if(from != user_memory && to != user_memory) return true;
 		return user_device_peers || (!is_device_memory(from) && !is_device_memory(to));
 	}
-	/// The memory where partial results of one rank meet; `first` is that of the first chunk. The application combines in host memory.
-	memory_id memory_to_combine_in(const task_reduction& reduction, const memory_id first) const {
+	/// The memory where partial results of one rank meet; `first` is that of the first chunk. The application reduces in host memory.
+	memory_id memory_to_reduce_in(const task_reduction& reduction, const memory_id first) const {
 		return device_peers && reduction.op != reduction_op::callable ? first : host_memory;
 	}
 	bool is_direct(const rank_id rank) const { return rank != local_rank && rank.value < direct_ranks.size() && direct_ranks[rank.value]; }

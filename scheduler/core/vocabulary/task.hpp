@@ -43,13 +43,13 @@ enum class split_kind : std::uint8_t { rows, split_1d, split_2d, split_3d, split
 template <>
 inline constexpr std::array<const char*, 7> names_of<split_kind>{"rows", "split_1d", "split_2d", "split_3d", "split_auto", "weights", "cyclic"};
 
-/// Element types of reductions. Native code combines all but `other`.
+/// Element types of reductions. Native code reduces all but `other`.
 enum class scalar_type : std::uint8_t { int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128, boolean, other };
 /// As NumPy calls them.
 template <>
 inline constexpr std::array<const char*, 14> names_of<scalar_type>{
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "bool", "other"};
-/// The application combines the partial results of `callable`, by a call on a host-task thread.
+/// The application reduces the partial results of `callable`, by a call on a host-task thread.
 enum class reduction_op : std::uint8_t { sum, prod, min, max, logical_and, logical_or, bitwise_xor, callable };
 template <>
 inline constexpr std::array<const char*, 8> names_of<reduction_op>{"sum", "prod", "min", "max", "and", "or", "xor", "callable"};
