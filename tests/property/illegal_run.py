@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.property.illegal_replays import make_mistake
 from tests.property.mistakes import Illegal, Tampering
 from tests.property.programs import (
     ON_HOST,
@@ -47,6 +48,7 @@ class Plain:
             how = self.tampering.how if self.tampering is not None and self.tampering.place == place else ""
             if how in CALLS:
                 CALLS[how](self.queue)
+            make_mistake(self, how)
             if isinstance(step, BufferDecl):
                 self.buffers[step.number] = self._make(step, how)
             elif isinstance(step, Destroy):

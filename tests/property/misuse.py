@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.property import illegal_replays
 from tests.property.draws import Draws, choice
 from tests.property.mistakes import MISTAKES, Illegal, Tampering, large_kernels, shape_of
 from tests.property.programs import Access, Kernel, Program
@@ -128,6 +129,22 @@ for _kind, _expected in (
     ("a forked child waits", ("ForkedProcess",)),
 ):
     _call(_kind, _expected, _kind)
+
+
+def _changing(kind: str, places: tuple[str, ...], *, needs_check: bool = False) -> None:
+    """A value changes in one of these places, at the wrong time."""
+
+    def change(draws: Draws, program: Program) -> Illegal | None:
+        how = f"{kind}/{choice(draws, places)}"
+        tampering = Tampering(draws.integer(0, len(program.steps) - 1), how)
+        return Illegal(kind, USAGE, program, tampering=tampering, needs_check=needs_check)
+
+    MISTAKES[kind] = change
+
+
+for _kind in (illegal_replays.VALUES, illegal_replays.BUFFERS, illegal_replays.HALF_TURN, illegal_replays.CHANGING):
+    _changing(_kind, illegal_replays.PLACES)
+_changing(illegal_replays.SUBMITTED, ("cell", "global"), needs_check=True)
 
 
 def _environment(kind: str, name: str, value: str) -> None:

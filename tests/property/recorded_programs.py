@@ -23,9 +23,10 @@ import numpy as np
 
 import celerity_py as celerity
 from celerity_py import access, hints
+from tests.property.illegal_replays import Place
 
 SIZE = 40
-KINDS = ("map", "stencil", "all", "scale", "host once", "host split", "reduction", "spread")
+KINDS = ("map", "stencil", "all", "scale", "host once", "host split", "reduction", "spread", "gather", "method")
 HINTS: dict[str, Sequence[hints.Hint] | hints.Hint] = {
     "plain": (),
     "oversubscribed": hints.oversubscribe(3),
@@ -40,6 +41,9 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"devices": "cpu:4", "horizon_step": 1, "run_ahead": 2},
 )
 PROGRAMS_PER_RUNTIME = 8
+ACTIONS = ("task", "task", "record", "replay", "replay", "look", "die", "stream")
+#: A global variable would be the same one for all recordings.
+PLACES = ("cell", "attribute", "item", "element", "chain")
 ONE = access.one_to_one()
 _WIDE = np.uint32
 
@@ -55,6 +59,18 @@ class Step:
     sources: tuple[int, int]
     amount: int
     hint: str
+    rows: Array
+    """Of a gather: two for each element, other ones in each step."""
+
+
+class Scaled:
+    """A kernel as a method, with a value of its object."""
+
+    def __init__(self, amount: int) -> None:
+        self.amount = amount
+
+    def step(self, chunk: Any, into: Any) -> None:
+        into[chunk.box] = into[chunk.box] * _WIDE(self.amount | 1) + _WIDE(2)
 
 
 def _sum(array: Array) -> Any:
@@ -94,7 +110,32 @@ def _spread(chunk: Any, into: Any, result: Any, amount: int) -> None:
     into[chunk.box] = into[chunk.box] + result.array * _WIDE(amount)
 
 
+def _gather(chunk: Any, into: Any, first: Any, rows: Array, amount: int) -> None:
+    low, high = chunk.box.min[0], chunk.box.max[0]
+    into[chunk.box] = [_sum(np.array([first[int(row)] for row in each])) + _WIDE(amount) for each in rows[low:high]]
+
+
+def _add(chunk: Any, into: Any, frame: Any, amount: int) -> None:
+    into[chunk.box] = into[chunk.box] + frame[chunk.box] * _WIDE(amount)
+
+
+def _write(chunk: Any, into: Any, amount: int) -> None:
+    low, high = chunk.box.min[0], chunk.box.max[0]
+    into[chunk.box] = np.arange(low, high, dtype=_WIDE) * _WIDE(amount)
+
+
 _KERNELS: dict[str, Callable[..., None]] = {"map": _map, "stencil": _stencil, "all": _all, "scale": _scale}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording, and what it holds: its function takes `extra` from a place, and adds it to all amounts."""
+
+    queue: celerity.Queue
+    recording: celerity.Recording
+    steps: list[Step]
+    place: Place
+    extra: int
 
 
 @dataclass
@@ -118,7 +159,7 @@ class RecordedProgram:
         self._buffers = [celerity.Buffer.from_array(array, name=f"b{n}") for n, array in enumerate(self._model)]
         self._total = np.zeros((), _WIDE)
         self._result = celerity.Buffer.from_array(self._total, name="total")
-        self._recordings: list[tuple[celerity.Queue, celerity.Recording, list[Step]]] = []
+        self._recordings: list[Recorded] = []
 
     @property
     def queue(self) -> celerity.Queue:
@@ -128,7 +169,7 @@ class RecordedProgram:
     def run(self) -> None:
         """Raises AssertionError at the first fence with another result than the model."""
         for _ in range(self._random.randint(6, 14)):
-            getattr(self, f"_do_{self._random.choice(('task', 'task', 'record', 'replay', 'replay', 'look', 'die'))}")()
+            getattr(self, f"_do_{self._random.choice(ACTIONS)}")()
         self._do_replay()
         self._do_task()
         for number in range(len(self._buffers)):
@@ -143,34 +184,69 @@ class RecordedProgram:
 
     def _do_record(self) -> None:
         steps = [self._draw() for _ in range(self._random.randint(0, 5))]
-        queue = self.queue
-        recording = queue.record(lambda: [self._submit(step) for step in steps] and None)
+        queue, extra = self.queue, self._random.randint(0, 5)
+        place = Place(self._random.choice(PLACES), extra)
+        recording = queue.record(place.reader(lambda found: [self._submit(step, found) for step in steps] and None))
         assert recording.num_tasks == len(steps)
         for step in steps:
-            self._apply(step)
+            self._apply(step, extra)
             self.features[f"recorded {step.kind}"] += 1
             self.features[f"recorded {step.hint}"] += 1
         self.features[f"recording of {'several' if len(steps) > 1 else len(steps)}"] += 1
-        self._recordings.append((queue, recording, steps))
+        self._recordings.append(Recorded(queue, recording, steps, place, extra))
 
     def _do_replay(self) -> None:
         if not self._recordings:
             return
-        queue, recording, steps = self._random.choice(self._recordings)
+        chosen = self._random.choice(self._recordings)
         times = self._random.choice((0, 1, 2, 3, 5, 8, 40))
-        used = {n for step in steps for n in (step.into, *step.sources)}
-        if any(recorded.handle() is None for recorded in recording.buffers):
-            try:
-                queue.replay(recording, times)
-            except celerity.UsageError:
-                self.features["replay with a dead buffer"] += 1
-                return
-            raise AssertionError(f"a replay of {recording!r} with a dead buffer of {used}")
-        queue.replay(recording, times)
+        if any(recorded.handle() is None for recorded in chosen.recording.buffers):
+            self._require_refusal(chosen, times, "replay with a dead buffer")
+            return
+        if times and self._random.random() < 0.15:
+            chosen.place.change(chosen.extra + 1)
+            self._require_refusal(chosen, times, "replay with another value")
+            chosen.place.change(chosen.extra)
+        chosen.queue.replay(chosen.recording, times)
         for _ in range(times):
-            for step in steps:
-                self._apply(step)
+            for step in chosen.steps:
+                self._apply(step, chosen.extra)
         self.features[f"replay {'many' if times > 8 else 'few' if times > 1 else times} times"] += 1
+
+    def _require_refusal(self, chosen: Recorded, times: int, why: str) -> None:
+        try:
+            chosen.queue.replay(chosen.recording, times)
+        except celerity.UsageError:
+            self.features[why] += 1
+            return
+        raise AssertionError(f"seed {self.seed}: {chosen} was replayed: {why}")
+
+    def _do_stream(self) -> None:
+        """Each step makes a buffer, adds it to another one, and drops it."""
+        into = self._random.randrange(len(self._buffers))
+        initial = self._random.choice(("array", "function", "none"))
+        for _ in range(self._random.randint(2, 6)):
+            factor = self._random.randint(1, 9)
+            frame = self._make_frame(initial, factor)
+            self.queue.parallel_for(SIZE, _add, self._buffers[into].read_write(ONE), frame.read(ONE), factor)
+            del frame
+            self._model[into] = self._model[into] + np.arange(SIZE, dtype=_WIDE) * _WIDE(factor) * _WIDE(factor)
+            if self._random.random() < 0.2:
+                self._look_at(into)
+            if self._recordings and self._random.random() < 0.3:
+                self._do_replay()
+                self.features["replay among buffers per step"] += 1
+        self.features[f"a buffer per step, initial {initial}"] += 1
+
+    def _make_frame(self, initial: str, factor: int) -> celerity.Buffer[Any]:
+        contents = np.arange(SIZE, dtype=_WIDE) * _WIDE(factor)
+        if initial == "array":
+            return celerity.Buffer.from_array(contents, name="frame")
+        if initial == "function":
+            return celerity.Buffer.from_function(SIZE, _WIDE, lambda box: contents[box.slices], name="frame")
+        frame: celerity.Buffer[Any] = celerity.Buffer(SIZE, _WIDE, name="frame")
+        self.queue.parallel_for(SIZE, _write, frame.write(ONE), factor)
+        return frame
 
     def _do_look(self) -> None:
         number = self._random.randrange(len(self._buffers))
@@ -198,20 +274,28 @@ class RecordedProgram:
         into = draw.randrange(count)
         first, second = (draw.choice([n for n in range(count) if n != into]) for _ in range(2))
         hint = draw.choice(list(HINTS)) if draw.random() < 0.4 else "plain"
-        return Step(draw.choice(KINDS), into, (first, second), draw.randint(0, 9), hint)
+        kind = draw.choice(KINDS)
+        rows = np.array([draw.randrange(SIZE) for _ in range(2 * SIZE)]) if kind == "gather" else np.empty(0, int)
+        return Step(kind, into, (first, second), draw.randint(0, 9), hint, rows.reshape(-1, 2))
 
-    def _submit(self, step: Step) -> None:
+    def _submit(self, step: Step, extra: int = 0) -> None:
         queue, into = self.queue, self._buffers[step.into]
+        amount = step.amount + extra
         first, second = (self._buffers[n] for n in step.sources)
         hint = HINTS[step.hint]
         if step.kind == "host once":
-            queue.host_task(_host_once, into.write(access.all()), first.read(access.all()), step.amount)
+            queue.host_task(_host_once, into.write(access.all()), first.read(access.all()), amount)
         elif step.kind == "host split":
-            queue.host_task(_host_split, into.read_write(ONE), first.read(ONE), step.amount, on=SIZE)
+            queue.host_task(_host_split, into.read_write(ONE), first.read(ONE), amount, on=SIZE)
         elif step.kind == "reduction":
             queue.parallel_for(SIZE, _reduce, first.read(ONE), celerity.reduction(self._result, "sum"))
         elif step.kind == "spread":
-            queue.parallel_for(SIZE, _spread, into.read_write(ONE), self._result.read(), step.amount, hints=hint)
+            queue.parallel_for(SIZE, _spread, into.read_write(ONE), self._result.read(), amount, hints=hint)
+        elif step.kind == "gather":
+            rows = access.gather(step.rows, gap=step.amount)
+            queue.parallel_for(SIZE, _gather, into.write(ONE), first.read(rows), step.rows, amount, hints=hint)
+        elif step.kind == "method":
+            queue.parallel_for(SIZE, Scaled(amount).step, into.read_write(ONE), hints=hint)
         else:
             given = {
                 "map": (into.write(ONE), first.read(ONE), second.read(lambda chunk: chunk.box)),
@@ -219,12 +303,12 @@ class RecordedProgram:
                 "all": (into.write(ONE), first.read(access.all())),
                 "scale": (into.read_write(ONE),),
             }[step.kind]
-            queue.parallel_for(SIZE, _KERNELS[step.kind], *given, step.amount, hints=hint)
+            queue.parallel_for(SIZE, _KERNELS[step.kind], *given, amount, hints=hint)
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: Step, extra: int = 0) -> None:
         into = self._model[step.into]
         first, second = (self._model[n] for n in step.sources)
-        amount = _WIDE(step.amount)
+        amount = _WIDE(step.amount + extra)
         if step.kind == "map":
             into = first * _WIDE(3) + second + amount
         elif step.kind == "stencil":
@@ -233,7 +317,11 @@ class RecordedProgram:
         elif step.kind == "all":
             into = np.full(SIZE, first.sum(dtype=_WIDE) + amount, _WIDE)
         elif step.kind == "scale":
-            into = into * _WIDE(step.amount | 1) + _WIDE(1)
+            into = into * (amount | _WIDE(1)) + _WIDE(1)
+        elif step.kind == "method":
+            into = into * (amount | _WIDE(1)) + _WIDE(2)
+        elif step.kind == "gather":
+            into = first[step.rows].sum(axis=1, dtype=_WIDE) + amount
         elif step.kind == "host once":
             into = first[::-1] + amount
         elif step.kind == "host split":
@@ -266,7 +354,11 @@ def check_distribution(found: Counter[str], count: int) -> None:
     """Print the shares of the features. Nothing may be too rare to be tested."""
     print("\n".join(f"{name:<32} {100 * found[name] / count:5.1f} %" for name in sorted(found)))
     wanted = {f"recorded {kind}" for kind in (*KINDS, *HINTS)} | {
-        *("task", "fence", "buffer death", "replay with a dead buffer"),
+        *("task", "fence", "buffer death", "replay with a dead buffer", "replay with another value"),
+        *(
+            "replay among buffers per step",
+            *(f"a buffer per step, initial {each}" for each in ("array", "function", "none")),
+        ),
         *("recording of 0", "recording of 1", "recording of several"),
         *("queues: one", "queues: several"),
         *("replay 0 times", "replay 1 times", "replay few times", "replay many times"),

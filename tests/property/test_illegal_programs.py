@@ -31,6 +31,9 @@ NEEDS_NO_RANKS = (
     "one device: local indices",
     "one device: all chunks write all",
     "a forked child waits",
+    "plain value of a replay",
+    "buffer of a replay",
+    "a value after the submit",
 )
 
 
