@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
 from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.cuda.library_streams import library_scopes
+from celerity_py.cuda.mixed_arrays import explain_mixture
 from celerity_py.cuda.turns import kernel_turns
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.submissions import Submission
@@ -195,12 +197,16 @@ class CudaBinder(Binder):
     ) -> None:
         """As that of the base class. Libraries that the program has imported use the lane's stream meanwhile."""
         # Checks surround another call of this method, and look at what the function has left on the lane.
-        scopes = library_scopes(self._ordinal, part.stream) if checks is None else None
-        if scopes is None:
+        if checks is not None:
             super().call(submission, part, bindings, partials, checks)
             return
-        with scopes:
-            super().call(submission, part, bindings, partials, checks)
+        try:
+            with library_scopes(self._ordinal, part.stream) or nullcontext():
+                super().call(submission, part, bindings, partials)
+        except Exception as error:
+            if told := explain_mixture(error, submission):
+                error.add_note(told)
+            raise
 
     def array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
         """A CuPy array over foreign device memory."""

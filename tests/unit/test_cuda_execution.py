@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda import execution as cuda_execution
 from celerity_py.cuda.execution import CudaBinder, CudaReducer, CudaView, stream_of
 from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
+from celerity_py.executor.failures.failure import describe_error
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
 from celerity_py.vocabulary.submissions import Submission
@@ -191,6 +193,48 @@ def test_an_array_that_a_kernel_keeps_is_an_error(log: list[str]) -> None:
     run_kernel(made, 0, 0)
     with pytest.raises(KeptArray, match="has returned"):
         kept[-1][...]
+
+
+MIXED = "Unsupported type <class 'numpy.ndarray'>"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            [np.ones(3)],
+            "argument 2, 'weights', is an array .* Write chunk.xp.asarray\\(weights\\) in the kernel, or pass a B",
+        ),
+        ([5, np.ones(3)], "argument 3, 'rest\\[0\\]', is an array of NumPy"),
+        ([np.ones(3), 5, np.ones(2)], "argument 2, 'weights', and argument 4, 'rest\\[1\\]', are arrays .*xp.asarray"),
+        ([5], "arrays of views are those of CuPy, .* Write chunk.xp.asarray\\(array\\)"),
+    ],
+)
+def test_a_kernel_that_mixes_arrays_of_numpy_with_views_is_told_which_and_what_to_write(
+    log: list[str], arguments: list[Any], told: str
+) -> None:
+    memory = np.zeros(4, np.float32)
+    box = Box((0,), (4,)).flat()
+
+    def step(chunk: Any, u: Any, weights: Any, *rest: Any) -> None:
+        raise TypeError(MIXED)
+
+    made = call_of(
+        step, [Port(fake_record((4,)), READ), *arguments], [(3, (2, 9), address_of(memory), box, box, [box])], []
+    )
+    with pytest.raises(TypeError, match=r"numpy\.ndarray") as caught:
+        run_kernel(made, 0, 0)
+    assert re.search(told, describe_error(caught.value)), describe_error(caught.value)
+    assert describe_error(caught.value).startswith(f"TypeError: {MIXED}. ")
+
+
+def test_other_errors_of_a_kernel_stay_as_they_are(log: list[str]) -> None:
+    def step(chunk: Any, weights: Any) -> None:
+        raise TypeError("no number")
+
+    with pytest.raises(TypeError) as caught:
+        run_kernel(call_of(step, [np.ones(3)], [], []), 0, 0)
+    assert "NumPy" not in describe_error(caught.value)
 
 
 def test_a_chunk_that_accesses_nothing_gets_an_empty_view(log: list[str]) -> None:
