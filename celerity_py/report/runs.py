@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from celerity_py.timeline.reading import open_timeline, read_events, read_head, read_heads
+from celerity_py.vocabulary.notation import printable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -34,6 +35,7 @@ _TIMES: Final = ("queued_us", "known_us")
 #: Arguments that are texts.
 _TEXTS: Final = ("submitted at", "buffer", "reason", "from", "to", "memory")
 _NO_TIME: Final = float("nan")
+_MOST_US: Final = 1e15  # thirty years; larger ones are damaged
 
 
 @dataclass
@@ -47,8 +49,10 @@ class Texts:
         """The number of a text, which is new or known."""
         known = self._numbers.get(text)
         if known is None:
+            if not isinstance(text, str):
+                raise TypeError(f"{text!r} is no text")
             known = self._numbers[text] = len(self.all)
-            self.all.append(text)
+            self.all.append(printable(text))
         return known
 
 
@@ -138,8 +142,12 @@ class _Columns:
         """Add slices."""
         tracks, number = self.tracks, texts.number
         arguments = [event["args"] for event in events]
-        self.start.extend([event["ts"] for event in events])
-        self.duration.extend([event["dur"] for event in events])
+        starts, durations = ([event[key] for event in events] for key in ("ts", "dur"))
+        self.start.extend(starts)
+        self.duration.extend(durations)
+        # A sum is NaN if one of the numbers is.
+        if min(durations) < 0 or not sum(map(abs, starts)) + sum(durations) < _MOST_US * len(events):
+            raise TypeError("a time is out of range")
         self.track.extend([tracks[event["tid"]] for event in events])
         self.kind.extend([number(event["cat"]) for event in events])
         self.name.extend([number(event["name"]) for event in events])
@@ -221,5 +229,5 @@ def _read_events(path: Path, file: TextIO, columns: dict[int, _Columns], texts: 
                     columns[rank].tracks[event["tid"]] = texts.number(event["args"]["track"])
             for rank, found in slices.items():
                 columns[rank].add(found, texts)
-        except (KeyError, TypeError, OverflowError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{path}: an event is not understood: {error!r}. Was the file changed?") from None

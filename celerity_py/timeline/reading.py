@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from celerity_py.vocabulary.notation import printable
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,6 +28,7 @@ _FACTS: Final[dict[str, type | tuple[type, ...]]] = {
     "changed_settings": dict,
 }
 _LINES_AT_ONCE: Final = 4096
+_MOST_RANKS: Final = 1 << 24
 #: Of the parser, for texts that are no JSON or nest too deeply.
 _PARSE_ERRORS: Final = (ValueError, RecursionError)
 
@@ -54,9 +57,8 @@ def read_head(path: Path, file: TextIO) -> list[dict[str, Any]]:
     head = "".join(file.readline() for _ in range(3))
     try:
         content = json.loads(head + "]}")
-        ranks: list[dict[str, Any]] = list(content["otherData"].values())
-        is_ours = bool(ranks) and not content["traceEvents"]
-        is_ours = is_ours and all(isinstance(rank[name], kind) for rank in ranks for name, kind in _FACTS.items())
+        ranks: list[dict[str, Any]] = [_with_printable_texts(rank) for rank in content["otherData"].values()]
+        is_ours = bool(ranks) and not content["traceEvents"] and all(map(_is_ours, ranks))
     except (*_PARSE_ERRORS, KeyError, AttributeError, TypeError):
         is_ours = False
     if not is_ours:
@@ -65,6 +67,27 @@ def read_head(path: Path, file: TextIO) -> list[dict[str, Any]]:
             f"the files that the run has written, or those that celerity-py trace merge has made of them."
         )
     return ranks
+
+
+def _is_ours(rank: dict[str, Any]) -> bool:
+    counts = [rank[name] for name, kind in _FACTS.items() if kind is int]
+    is_right = all(isinstance(rank[name], kind) for name, kind in _FACTS.items())
+    is_right = is_right and all(type(count) is int and 0 <= count < 2**63 for count in counts)
+    numbers = [rank["clock_error_us"], *rank["bytes_per_second"]]
+    return is_right and rank["rank"] < rank["size"] < _MOST_RANKS and all(map(_is_number, numbers))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {int, float} and 0 <= value < 1e18
+
+
+def _with_printable_texts(value: Any) -> Any:
+    """The same, with escapes for control characters: parts of it go to a terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): _with_printable_texts(item) for key, item in value.items()}
+    return [_with_printable_texts(item) for item in value] if isinstance(value, list) else value
 
 
 def read_heads(paths: Sequence[Path]) -> dict[int, dict[str, Any]]:
