@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from celerity_py import single_import
+
+single_import.begin()
+
 from celerity_py import access, errors, hints, random
 from celerity_py._native import Box, Region
 from celerity_py._native import version as _version
@@ -76,3 +80,4 @@ __all__ = [
 ]
 
 uncaught_exceptions.watch_program()
+single_import.end(__name__)

@@ -25,7 +25,7 @@ PAGE = "report/page.html", "report/page.css", "report/page.js"
 INSTALLED = {
     "celerity_py": """
         __init__ __main__ access buffer configuration errors fences hints host_objects kernels loops
-        progress_bars queue random recordings reductions small_operations
+        progress_bars queue random recordings reductions single_import small_operations
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
@@ -36,8 +36,8 @@ INSTALLED = {
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cuda": """
-        __init__ compilation contexts device_arrays execution folds kernel_folder launches library_streams signatures
-        small_copies turns
+        __init__ compilation contexts device_arrays execution folds kernel_folder launches library_streams mixed_arrays
+        signatures small_copies turns
     """,
     "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder",
     "celerity_py/report": """
