@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "start_watch.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <unordered_map>
 #include <utility>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -30,9 +30,15 @@ constexpr auto speaker_patience = 3s;
 /// Of a core. A process that sleeps or waits takes less.
 constexpr double busy_share = 0.05;
 
+/// What can be read. A process may end between opening and reading, where a stream of the library would throw.
 std::string read_file(const fs::path& path) {
-	std::ifstream file(path, std::ios::binary);
-	return {std::istreambuf_iterator<char>(file), {}};
+	std::string text;
+	const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+	if(file < 0) return text;
+	std::array<char, 4096> piece;
+	for(ssize_t size = 0; (size = read(file, piece.data(), piece.size())) > 0;) text.append(piece.data(), static_cast<std::size_t>(size));
+	close(file);
+	return text;
 }
 
 std::optional<std::uint32_t> find_rank(const pid_t process, const std::string& variable) {
