@@ -94,7 +94,8 @@ class Plain:
     def _fence(self, step: Fence) -> Any:
         from tests.verification.contexts import native_box
 
-        return self.queue.fence(self.buffers[step.buffer], native_box(step.box), on="all" if step.on_all else "master")
+        on, to = "all" if step.on_all else "master", "device" if step.to_device else "host"
+        return self.queue.fence(self.buffers[step.buffer], native_box(step.box), on=on, to=to)
 
     def _submit(self, task: Kernel | HostTask, how: str) -> None:
         import celerity_py as celerity
