@@ -147,6 +147,51 @@ class Box:
 
     def __reduce__(self) -> tuple[type[Box], tuple[object, ...]]: ...
 
+    def indices(self) -> BoxIndices:
+        """
+        An iterator over the elements, each a tuple of one integer per dimension, the last dimension fastest.
+
+        `for index in chunk.box.indices(): u[index] = ...` is a loop of Python, with microseconds per element. An operation on arrays
+        such as `u[chunk.box] = ...` takes nanoseconds.
+        """
+
+    def __iter__(self) -> NoReturn: ...
+
+    def __len__(self) -> NoReturn: ...
+
+    def __getitem__(self, index: object) -> NoReturn: ...
+
+    def __add__(self, other: object) -> NoReturn: ...
+
+    def __radd__(self, other: object) -> NoReturn: ...
+
+    def __mul__(self, other: object) -> NoReturn: ...
+
+    def __rmul__(self, other: object) -> NoReturn: ...
+
+    def __floordiv__(self, other: object) -> NoReturn: ...
+
+    def __rfloordiv__(self, other: object) -> NoReturn: ...
+
+    def __truediv__(self, other: object) -> NoReturn: ...
+
+    def __rtruediv__(self, other: object) -> NoReturn: ...
+
+    def __mod__(self, other: object) -> NoReturn: ...
+
+    def __rmod__(self, other: object) -> NoReturn: ...
+
+    def __sub__(self, other: Region) -> Region: ...
+
+    def __or__(self, other: Region) -> Region: ...
+
+class BoxIndices:
+    """The elements of a box, as `Box.indices` gives them."""
+
+    def __iter__(self) -> BoxIndices: ...
+
+    def __next__(self) -> tuple[int, ...]: ...
+
 def box_from_flat(flat: tuple[int, int, int, int, int, int], dims: int) -> Box:
     """The inverse of `Box.flat`."""
 
@@ -269,6 +314,11 @@ class RangeMapper:
     def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper:
         """
         The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.
+        """
+
+    def region(self, chunk: Box, whole: Box, buffer_box: Box) -> Region:
+        """
+        The part of a buffer, whose box is `buffer_box`, that a chunk of the index space `whole` accesses; of a built-in mapper that fits both.
         """
 
     def describe(self) -> str:

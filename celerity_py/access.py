@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from itertools import permutations
 from typing import Any, get_args
+
+import numpy as np
 
 from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.comparison.mapper_identity import CannotTell, code_or_object_of, identity_of
@@ -96,18 +98,19 @@ def slice(dim: int, *, at: int | None = None) -> RangeMapper:  # noqa: A001 - al
     return _built_in("slice", (dim,), (at,))
 
 
-def neighborhood(*extents: int, shape: NeighborhoodShape = "box", wrap: bool = False) -> RangeMapper:
+def neighborhood(*extents: int, shape: NeighborhoodShape = "box", wrap: bool | Sequence[bool] = False) -> RangeMapper:
     """A chunk accesses its own coordinates, grown on both sides of every dimension: the halo of a stencil.
 
     Args:
         extents: One width per dimension of the buffer, in elements, 0 or more.
         shape: "box" means the whole grown box, corners included; "axes" means growth along one axis at a time.
-        wrap: Whether the buffer is periodic: growth beyond it goes on at the opposite side. Elements there have
-            allocations of their own, so that a view of both sides has no `view.array`.
+        wrap: Whether the buffer is periodic: growth beyond it goes on at the opposite side. One bool for all
+            dimensions, or one per dimension: a channel along dimension 1 has `wrap=(False, True)`. Elements at the
+            opposite side have allocations of their own, so that a view of both sides has no `view.array`.
 
     Raises:
         UsageError: If a width is negative or 2**63 or more, their number is not 1 to 3, the shape is unknown,
-            or `wrap` is neither True nor False.
+            or `wrap` is neither a bool nor one per width.
     """
     try:
         for extent in extents:
@@ -128,13 +131,25 @@ def neighborhood(*extents: int, shape: NeighborhoodShape = "box", wrap: bool = F
         )
     if not isinstance(shape, str) or shape not in _SHAPES:
         raise UsageError(f"access.neighborhood() knows the shapes 'box' and 'axes', not {shape!r}.")
-    wrap = to_flag(wrap, "access.neighborhood(wrap=...)")
-    kept = (_periodic_neighborhoods if wrap else _neighborhoods)[shape]
-    if len(kept) >= _MOST_KEPT:
-        kept.clear()
     widths = tuple(map(operator.index, extents))
-    kept[widths] = _built_in("neighborhood", widths, (_SHAPES.index(shape), 1 if wrap else -1))
-    return kept[widths]
+    periodic = _periodic_dimensions(wrap, len(widths))
+    mapper = _built_in("neighborhood", widths, (_SHAPES.index(shape), periodic or -1))
+    if isinstance(wrap, bool):
+        kept = (_periodic_neighborhoods if wrap else _neighborhoods)[shape]
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        kept[widths] = mapper
+    return mapper
+
+
+def _periodic_dimensions(wrap: Any, ndim: int) -> int:
+    """The set of periodic dimensions, with bit d for dimension d."""
+    use = "access.neighborhood(wrap=...)"
+    if not isinstance(wrap, tuple | list | np.ndarray):
+        return (1 << ndim) - 1 if to_flag(wrap, use) else 0
+    if len(wrap) != ndim:
+        raise ArgumentTypeError(f"{use} takes True or False, not {wrap!r}, or one of them per dimension, here {ndim}.")
+    return sum(1 << dim for dim, flag in enumerate(wrap) if to_flag(flag, use))
 
 
 def even_split(granularity: int = 1) -> RangeMapper:

@@ -15,12 +15,6 @@ from celerity_py.vocabulary.static_types import PaddingMode
 
 _MODES = get_args(PaddingMode)
 _WIDEN = 'Declare the access with access.neighborhood() of these widths, without shape="axes", or take a smaller halo.'
-#: The remedy for an access that does not declare an element of the padded array.
-REMEDIES: dict[PaddingMode, str] = {
-    "constant": _WIDEN,
-    "edge": _WIDEN,
-    "wrap": 'Declare the access with access.neighborhood(..., wrap=True) of these widths, without shape="axes".',
-}
 
 
 class _Stretch(NamedTuple):
@@ -35,18 +29,32 @@ class _Stretch(NamedTuple):
     source_end: int
 
 
-def check_mode(mode: Any, use: str) -> None:
-    """Refuse a word that is no mode of padding.
+def modes_of(mode: Any, ndim: int, use: str) -> tuple[PaddingMode, ...]:
+    """One mode per dimension.
 
     Args:
-        mode: Anything.
+        mode: A mode for all dimensions, or a sequence of one per dimension.
+        ndim: The number of dimensions.
         use: Who pads which buffer, as the beginning of a sentence.
 
     Raises:
-        UsageError: If it is none.
+        UsageError: If it is something else.
     """
-    if not isinstance(mode, str) or mode not in _MODES:
-        raise UsageError(f'{use} with mode={mode!r}. The modes are "constant", "edge" and "wrap".')
+    modes = tuple(mode) if isinstance(mode, tuple | list) else (mode,) * ndim
+    if len(modes) != ndim or any(not isinstance(one, str) or one not in _MODES for one in modes):
+        raise UsageError(
+            f'{use} with mode={mode!r}. The modes are "constant", "edge" and "wrap": one for all dimensions, or one '
+            f"for each of the {ndim}."
+        )
+    return modes
+
+
+def remedy_of(modes: tuple[PaddingMode, ...]) -> str:
+    """The remedy for an access that does not declare an element of the padded array."""
+    if "wrap" not in modes:
+        return _WIDEN
+    flags = "True" if set(modes) == {"wrap"} else f"({', '.join(str(mode == 'wrap') for mode in modes)})"
+    return f'Declare the access with access.neighborhood(..., wrap={flags}) of these widths, without shape="axes".'
 
 
 def grow(box: Box, halo: Any, use: str) -> Box:
@@ -74,16 +82,16 @@ def grow(box: Box, halo: Any, use: str) -> Box:
     return box.grow(*widths)
 
 
-def sources(grown: Box, whole: Box, mode: PaddingMode) -> Iterator[tuple[tuple[slice, ...], Box]]:
+def sources(grown: Box, whole: Box, modes: tuple[PaddingMode, ...]) -> Iterator[tuple[tuple[slice, ...], Box]]:
     """The parts of a padded array, and the box of the buffer that fills each one; other parts keep a constant.
 
     Args:
         grown: The elements of the array, in global coordinates.
         whole: The box of the buffer.
-        mode: As for `View.padded`.
+        modes: One per dimension.
     """
-    extents = zip(grown.min, grown.max, whole.max, strict=True)
-    for stretches in product(*(list(_stretches(low, high, extent, mode)) for low, high, extent in extents)):
+    lines = zip(grown.min, grown.max, whole.max, modes, strict=True)
+    for stretches in product(*(list(_stretches(*line)) for line in lines)):
         placed = zip(stretches, grown.min, strict=True)
         part = tuple(slice(stretch.begin - low, stretch.end - low) for stretch, low in placed)
         yield part, Box([stretch.source_begin for stretch in stretches], [stretch.source_end for stretch in stretches])

@@ -24,6 +24,7 @@ from celerity_py.scheduler.errors import (
 from celerity_py.vocabulary.foreign_arrays import is_foreign, to_numpy
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
+from celerity_py.vocabulary.parts import IndexSpacePart
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
 from celerity_py.vocabulary.static_types import Element, PaddingMode
 from celerity_py.vocabulary.type_rules import can_hold, can_take, describe_value, is_masked, refuse_masked, refuse_value
@@ -149,7 +150,7 @@ class View(HolderRecord, Generic[Element]):
         self,
         box: Box,
         halo: SupportsIndex | Sequence[SupportsIndex],
-        mode: PaddingMode = "constant",
+        mode: PaddingMode | Sequence[PaddingMode] = "constant",
         value: Any = None,
     ) -> npt.NDArray[Element]:
         """A new array of `box` and a halo around it, with elements also where the halo leaves the buffer.
@@ -160,7 +161,8 @@ class View(HolderRecord, Generic[Element]):
             box: In global coordinates. If it is empty, so is the array, without a halo.
             halo: The width on both sides of each dimension in elements: an integer, or one per dimension.
             mode: Outside of the buffer, "constant" gives `value`, "edge" repeats the nearest element of the buffer,
-                and "wrap" continues at the opposite side.
+                and "wrap" continues at the opposite side. A mode for all dimensions, or one per dimension. Where
+                several dimensions are outside, "constant" comes first.
             value: A single value that the buffer can hold, for "constant" only; by default 0.
 
         Raises:
@@ -174,22 +176,22 @@ class View(HolderRecord, Generic[Element]):
             raise self._unsupported(box, "padded() takes the Box around which the halo lies, such as chunk.box.")
         if box.ndim != self.ndim:
             raise self._mismatch(box)
-        padding.check_mode(mode, use)
+        modes = padding.modes_of(mode, self.ndim, use)
         grown = padding.grow(box, halo, use)
         shape = (*grown.shape, *self._buffer.dtype.shape)
         result = np.empty_like(self._base, shape=shape, order="C")  # calls CuPy for its arrays
-        if mode == "constant":
+        if "constant" in (modes or (mode,)):
             result[...] = 0 if value is None else self._checked_padding(value, use)
         elif value is not None:
             raise UsageError(
                 f'{use} with mode={mode!r} and value={value!r}. Only mode="constant" takes a value: leave one of them '
                 f"out."
             )
-        for part, source in padding.sources(grown, self._buffer.box, mode):
+        for part, source in padding.sources(grown, self._buffer.box, modes):
             if not self._covers(source):
                 raise OutOfBoundsAccess(
                     f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
-                    f"declared region {show(self._declared or self.box)}. {padding.REMEDIES[mode]}"
+                    f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}"
                 )
             result[part] = self[source]
         return result
@@ -375,10 +377,7 @@ class View(HolderRecord, Generic[Element]):
         try:
             position = operator.index(item)
         except TypeError:
-            raise self._unsupported(
-                index,
-                "Fancy indexing goes through view.array, whose origin is view.box.min; regions are indexed box by box.",
-            ) from None
+            raise self._unsupported(index, _no_integer(item)) from None
         if position < 0:
             self._refuse_negative(index)
         return position
@@ -461,6 +460,13 @@ class View(HolderRecord, Generic[Element]):
 
 
 refuse_operators(View, View._refuse_operator, equality=True)
+
+
+def _no_integer(item: Any) -> str:
+    """Why an item is none of an index, and what to write."""
+    if isinstance(item, IndexSpacePart):
+        return "A chunk or part is no index, but its box is: view[chunk.box]."
+    return "Fancy indexing goes through view.array, whose origin is view.box.min; regions are indexed box by box."
 
 
 def _shift(item: Any, shift: int) -> Any:

@@ -47,6 +47,10 @@ range_mapper table(const nb::list& entries) {
 	return range_mapper::from_table(std::move(results));
 }
 
+user_region region_for(const range_mapper& mapper, const user_box& chunk, const user_box& whole, const user_box& buffer) {
+	return {mapper.map(chunk.b, whole.b, whole.dims, buffer.b, buffer.dims), buffer.dims};
+}
+
 } // namespace
 
 void bind_range_mapper(nb::module_& m) {
@@ -59,6 +63,8 @@ void bind_range_mapper(nb::module_& m) {
 	    .def_static("fixed", &fixed, "where"_a, nb::sig("def fixed(where: Box | Region) -> RangeMapper"))
 	    .def_static("table", &table, "entries"_a, nb::sig("def table(entries: list[tuple[Box, Box | Region]]) -> RangeMapper"),
 	        "The results of a Python callable, for each chunk that `Scheduler.chunks_for` lists.")
+	    .def("region", &region_for, "chunk"_a, "whole"_a, "buffer_box"_a, nb::sig("def region(self, chunk: Box, whole: Box, buffer_box: Box) -> Region"),
+	        "The part of a buffer, whose box is `buffer_box`, that a chunk of the index space `whole` accesses; of a built-in mapper that fits both.")
 	    .def("describe", &range_mapper::describe, "As the user would write it.")
 	    .def("__repr__", [](const range_mapper& mapper) { return "access." + mapper.describe(); });
 }

@@ -245,7 +245,10 @@ def _reader(draws: Draws, kind: str, shape: tuple[int, ...]) -> Mapper:
     if kind in ("neighborhood", "axes"):
         extents = [draws.integer(0, 2) for _ in shape]
         shape_name = "box" if kind == "neighborhood" else "axes"
-        return mappers.neighborhood(*extents, shape=shape_name, wrap=draws.integer(0, 3) == 0)
+        wrap: bool | tuple[bool, ...] = draws.integer(0, 3) == 0
+        if wrap and draws.integer(0, 1) == 0:
+            wrap = tuple(draws.integer(0, 1) == 0 for _ in shape)
+        return mappers.neighborhood(*extents, shape=shape_name, wrap=wrap)
     if kind == "shifted":
         return mappers.shifted(*(draws.integer(-3, 3) for _ in shape))
     if kind in ("slice", "same_slice"):

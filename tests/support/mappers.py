@@ -39,7 +39,8 @@ class Mapper:
     @property
     def is_periodic(self) -> bool:
         """Whether the access goes on at the opposite side of the buffer."""
-        return self.kind == "neighborhood" and bool(self.arguments[2])
+        wrap = self.arguments[2] if self.kind == "neighborhood" else False
+        return any(wrap) if isinstance(wrap, tuple) else bool(wrap)
 
     def region(self, chunk: UserBox, whole: UserBox, shape: tuple[int, ...]) -> list[UserBox]:
         """The elements that `chunk` touches, clamped to the buffer; boxes may overlap."""
@@ -82,7 +83,9 @@ def slice_(dim: int, at: int | None = None) -> Mapper:
     return Mapper(f"slice({dim}, at={at})", rule, "slice", (dim, at))
 
 
-def neighborhood(*extents: int, shape: str = "box", wrap: bool = False) -> Mapper:
+def neighborhood(*extents: int, shape: str = "box", wrap: bool | tuple[bool, ...] = False) -> Mapper:
+    periodic = wrap if isinstance(wrap, tuple) else (wrap,) * len(extents)
+
     def grow(box: UserBox, dims: Sequence[int]) -> UserBox:
         return tuple(
             (low - extents[d], high + extents[d]) if d in dims else (low, high) for d, (low, high) in enumerate(box)
@@ -93,11 +96,12 @@ def neighborhood(*extents: int, shape: str = "box", wrap: bool = False) -> Mappe
             grown = [grow(chunk, range(len(extents)))]
         else:
             grown = [chunk, *(grow(chunk, [d]) for d in range(len(extents)))]
-        return [point for box in grown for point in wrapped(box, buffer_shape)] if wrap else grown
+        return [point for box in grown for point in wrapped(box, buffer_shape)] if any(periodic) else grown
 
     def wrapped(box: UserBox, buffer_shape: tuple[int, ...]) -> Iterator[UserBox]:
         """Element for element."""
-        places = ({at % extent for at in range(*bounds)} for bounds, extent in zip(box, buffer_shape, strict=True))
+        lines = zip(box, buffer_shape, periodic, strict=True)
+        places = ({at % extent if turns else at for at in range(*bounds)} for bounds, extent, turns in lines)
         for point in product(*places):
             yield tuple((at, at + 1) for at in point)
 

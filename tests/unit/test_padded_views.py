@@ -229,6 +229,60 @@ def test_a_periodic_neighborhood_is_shown_as_written() -> None:
     assert str(access.neighborhood(1, wrap=True)) == "access.neighborhood(1, wrap=True)"
 
 
+@pytest.mark.parametrize("wrap", [(True,), (True, False, True), [], np.array([True])])
+def test_a_neighborhood_has_one_flag_per_dimension(wrap: Any) -> None:
+    with pytest.raises(UsageError, match=r"takes True or False, not .*, or one of them per dimension, here 2"):
+        access.neighborhood(1, 1, wrap=wrap)
+    with pytest.raises(UsageError, match="takes True or False, not 1"):
+        access.neighborhood(1, 1, wrap=(True, 1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrap", [(False, True), [False, True], np.array([False, True])])
+def test_a_neighborhood_may_be_periodic_in_one_dimension(wrap: Any) -> None:
+    mapper = access.neighborhood(1, 2, wrap=wrap)
+    assert str(mapper) == "access.neighborhood(1, 2, wrap=(False, True))"
+    assert mapper != access.neighborhood(1, 2, wrap=True)
+    assert str(access.neighborhood(1, 2, wrap=(True, True))) == "access.neighborhood(1, 2, wrap=True)"
+    assert str(access.neighborhood(1, 2, wrap=(False, False))) == "access.neighborhood(1, 2)"
+
+
+MIXED: list[tuple[PaddingMode, PaddingMode]] = [(a, b) for a in MODES for b in MODES if a != b]
+
+
+@pytest.mark.parametrize("modes", MIXED)
+def test_a_channel_is_padded_by_one_mode_per_dimension(queue: celerity.Queue, modes: Any) -> None:
+    initial = np.random.default_rng(5).integers(0, 100, (13, 11))
+    mapper = access.neighborhood(2, 1, wrap=tuple(mode == "wrap" for mode in modes))
+
+    def padded_by_numpy(values: Any) -> Any:
+        for dim in sorted(range(2), key=lambda dim: modes[dim] == "constant"):  # its value fills the corners
+            options: Any = {"constant_values": 7} if modes[dim] == "constant" else {}
+            width = [(0, 0), (0, 0)]
+            width[dim] = ((2, 2), (1, 1))[dim]
+            values = np.pad(values, width, mode=modes[dim], **options)
+        return values
+
+    def add_around(chunk: celerity.Chunk, out: celerity.View, u: celerity.View) -> None:
+        near = u.padded(chunk.box, (2, 1), modes, 7 if "constant" in modes else None)
+        out[chunk.box] = near[:-4, :-2] + near[4:, 1:-1] - near[2:-2, 2:]
+
+    u = celerity.Buffer.from_array(initial, name="u")
+    out = celerity.Buffer(u.shape, u.dtype, name="out")
+    expected = initial
+    for hint in [[], [celerity.hints.split_2d()], []]:
+        queue.parallel_for(u.shape, add_around, out.write(access.one_to_one()), u.read(mapper), hints=hint)
+        u, out = out, u
+        near = padded_by_numpy(expected)
+        expected = near[:-4, :-2] + near[4:, 1:-1] - near[2:-2, 2:]
+    np.testing.assert_array_equal(queue.fence(u).result(10), expected)
+
+
+@pytest.mark.parametrize("modes", [("edge",), ("edge", "wrap", "edge"), ("edge", "mirror"), ()])
+def test_a_mode_per_dimension_needs_as_many_as_there_are_dimensions(modes: Any) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"with mode={modes!r}. The modes are") + ".*each of the 2"):
+        view_of((4, 4), Box((0, 0), (4, 4))).padded(Box((0, 0), (4, 4)), 1, modes)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stencil_with_a_padded_array_needs_no_case_for_borders(queue: celerity.Queue, mode: PaddingMode) -> None:
     initial = np.random.default_rng(5).integers(0, 100, (13, 11))

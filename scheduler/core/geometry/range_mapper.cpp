@@ -95,7 +95,7 @@ struct interval {
 	coordinate end = 0;
 };
 
-/// The elements of a buffer that repeats in all directions, as intervals of the buffer in one dimension. The second one may be empty.
+/// The elements of a buffer that repeats, as intervals of the buffer in one dimension. The second one may be empty.
 std::array<interval, 2> wrap(const coordinate low, const coordinate high, const coordinate extent) {
 	coordinate length = 0;
 	if(__builtin_sub_overflow(high, low, &length) || length >= extent) return {interval{0, extent}, interval{}};
@@ -104,10 +104,17 @@ std::array<interval, 2> wrap(const coordinate low, const coordinate high, const 
 	return {interval{begin, begin + (length - beyond)}, interval{0, beyond}};
 }
 
-/// Appends the elements of `b` in a buffer that repeats in all directions.
-void append_wrapped(box_vector& out, const box& b, const box& buffer_box) {
+/// A set of dimensions, with bit d for dimension d.
+bool has_dimension(const coordinate set, const std::size_t d) { return ((set >> d) & 1) != 0; }
+
+/// Appends the elements of `b` in a buffer that repeats in the dimensions `periodic`, and ends in the others.
+void append_wrapped(box_vector& out, const box& b, const box& buffer_box, const coordinate periodic) {
 	std::array<std::array<interval, 2>, 3> parts;
-	for(std::size_t d = 0; d < 3; ++d) parts[d] = wrap(b.min(d), b.max(d), buffer_box.max(d));
+	for(std::size_t d = 0; d < 3; ++d) {
+		const coordinate end = buffer_box.max(d);
+		parts[d] = has_dimension(periodic, d) ? wrap(b.min(d), b.max(d), end)
+		                                      : std::array<interval, 2>{interval{std::max<coordinate>(b.min(d), 0), std::min(b.max(d), end)}, interval{}};
+	}
 	for(const interval& i : parts[0]) {
 		for(const interval& j : parts[1]) {
 			for(const interval& k : parts[2]) out.push_back(box(point{{i.begin, j.begin, k.begin}}, point{{i.end, j.end, k.end}}));
@@ -115,16 +122,16 @@ void append_wrapped(box_vector& out, const box& b, const box& buffer_box) {
 	}
 }
 
-/// The neighborhood of a chunk in a buffer that repeats in all directions.
-region grow_and_wrap(const box& chunk, const point& widths, const bool along_axes, const box& buffer_box) {
+/// The neighborhood of a chunk in a buffer that repeats in the dimensions `periodic`.
+region grow_and_wrap(const box& chunk, const point& widths, const bool along_axes, const coordinate periodic, const box& buffer_box) {
 	if(chunk.empty()) return {};
 	box_vector boxes;
 	box all_around = chunk;
 	for(std::size_t d = 0; d < 3; ++d) {
-		if(along_axes) append_wrapped(boxes, grow(chunk, d, widths[d]), buffer_box);
+		if(along_axes) append_wrapped(boxes, grow(chunk, d, widths[d]), buffer_box, periodic);
 		all_around = grow(all_around, d, widths[d]);
 	}
-	if(!along_axes) append_wrapped(boxes, all_around, buffer_box);
+	if(!along_axes) append_wrapped(boxes, all_around, buffer_box, periodic);
 	return region(std::move(boxes));
 }
 
@@ -190,6 +197,15 @@ std::string as_python_tuple(const point& values, const int count) {
 	return text += count == 1 ? ",)" : ")";
 }
 
+/// The argument of a neighborhood that is periodic in some dimensions.
+std::string describe_wrap(const coordinate periodic, const int dims) {
+	if(periodic == range_mapper::absent) return "";
+	if(periodic == (coordinate{1} << dims) - 1) return ", wrap=True";
+	std::string flags;
+	for(int d = 0; d < dims; ++d) flags += std::string(d > 0 ? ", " : "") + (has_dimension(periodic, static_cast<std::size_t>(d)) ? "True" : "False");
+	return ", wrap=(" + flags + ")";
+}
+
 std::string as_python(const region& r, const int dims) {
 	const auto describe_box = [&](const box& b) { return "Box(" + as_python_tuple(b.min(), dims) + ", " + as_python_tuple(b.max(), dims) + ")"; };
 	if(r.is_single_box()) return describe_box(r.boxes()[0]);
@@ -221,6 +237,7 @@ range_mapper range_mapper::built_in(const kind k, const int count, const point& 
 		break;
 	case kind::neighborhood:
 		for(std::size_t i = 0; i < size; ++i) expect(numbers[i] >= 0, "extents of at least 0");
+		expect(options[wrap_option] >= absent && options[wrap_option] < (coordinate{1} << count), "periodic dimensions of its own");
 		break;
 	case kind::even_split: expect(count == 1 && numbers[0] >= 1, "a granularity of at least 1"); break;
 	case kind::permute:
@@ -310,7 +327,7 @@ region range_mapper::map(const box& chunk, const box& global, const int kernel_d
 	case kind::slice:
 		return intersection(slice_of(chunk, static_cast<std::size_t>(m_params[0]), m_options[at_option], kernel_dims, buffer_box, buffer_dims), buffer_box);
 	case kind::neighborhood:
-		if(wraps()) return grow_and_wrap(chunk, m_params, m_options[shape_option] == axes_shape, buffer_box);
+		if(wraps()) return grow_and_wrap(chunk, m_params, m_options[shape_option] == axes_shape, m_options[wrap_option], buffer_box);
 		if(m_options[shape_option] == axes_shape) return grow_along_axes(chunk, m_params, buffer_box);
 		return grow_all_around(chunk, m_params, buffer_box);
 	case kind::even_split: {
@@ -354,7 +371,8 @@ std::string range_mapper::describe() const {
 	case kind::fixed: return "fixed(" + as_python(*m_fixed, m_dims) + ")";
 	case kind::slice: return "slice(" + join(m_params, 1) + (m_options[at_option] == absent ? ")" : ", at=" + std::to_string(m_options[at_option]) + ")");
 	case kind::neighborhood:
-		return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes'" : "") + (wraps() ? ", wrap=True)" : ")");
+		return "neighborhood(" + join(m_params, m_dims) + (m_options[shape_option] == axes_shape ? ", shape='axes'" : "")
+		       + describe_wrap(m_options[wrap_option], m_dims) + ")";
 	case kind::even_split: return "even_split(" + join(m_params, 1) + ")";
 	case kind::permute: return "permute(" + join(m_params, m_dims) + ")";
 	case kind::callable: break;

@@ -80,7 +80,7 @@ class range_mapper {
 	/// True if the mapping of the whole is the union of the mappings of the parts, for any split: all built-ins, but not callables.
 	bool is_additive() const;
 
-	/// Whether the buffer is periodic: the mapper goes on at the opposite side.
+	/// Whether the buffer is periodic, in some dimension: the mapper goes on at the opposite side.
 	bool wraps() const { return m_kind == kind::neighborhood && m_options[wrap_option] != absent; }
 
 	/// Adds kind and parameters of a built-in mapper; callables have none.
@@ -90,7 +90,7 @@ class range_mapper {
 	std::string describe() const;
 
   private:
-	static constexpr std::size_t wrap_option = 1; ///< of a neighborhood; absent: cut off at the buffer
+	static constexpr std::size_t wrap_option = 1; ///< of a neighborhood: bit d if dimension d is periodic; absent: cut off at the buffer
 
 	kind m_kind = kind::one_to_one;
 	int m_dims = 0; ///< of the region that is fixed, or how many numbers there are
