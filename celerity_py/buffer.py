@@ -59,7 +59,7 @@ class Buffer(StandsForArray, Generic[Element]):
     Type checkers know the type of the elements: `Buffer[np.float32]`, and its views and fences as well.
 
     Args:
-        shape: Extents in elements, 0 to 3 of them; an int is one dimension.
+        shape: Extents in elements, 0 to 3 of them; an int is one dimension. An extent of 0 makes an empty buffer.
         dtype: Any dtype of NumPy without Python objects, structured types included. The default is float32, while that
             of NumPy is float64.
         element: Extents of an element, such as (3, 3) for a field of matrices: dimensions that no split cuts and no
@@ -69,7 +69,7 @@ class Buffer(StandsForArray, Generic[Element]):
     Raises:
         ArgumentTypeError: If shape, dtype, element or name have another type.
         DimensionMismatch: If the shape has more than three extents.
-        UsageError: If an extent is not positive, there are 2**63 elements or more, an element has 2**31 bytes or more,
+        UsageError: If an extent is negative, there are 2**63 elements or more, an element has 2**31 bytes or more,
             or the dtype holds objects.
         NestedUse: If called inside of a kernel, host task, mapper or callback.
         CelerityError: If an earlier task failed.
@@ -147,7 +147,7 @@ class Buffer(StandsForArray, Generic[Element]):
                 the array must not change before. An array that is not C-contiguous is copied in any case.
 
         Raises:
-            UsageError: If the array is empty, has more than three dimensions before those of an element, or holds
+            UsageError: If the array has more than three dimensions before those of an element, or holds
                 objects, or if its last dimensions are not those of an element.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
@@ -465,8 +465,8 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
             f"A buffer has at most 3 dimensions, but the shape {extents} has {len(extents)}. If its last dimensions "
             f"are those of vectors or matrices, name them by element=, as in element={extents[3:]}."
         )
-    if any(extent < 1 for extent in extents):
-        raise UsageError(f"A buffer needs at least one element in every dimension, but its shape is {extents}.")
+    if any(extent < 0 for extent in extents):
+        raise UsageError(f"The extents of a buffer are 0 or more, but its shape is {extents}.")
     if math.prod(extents) >= _ELEMENTS_LIMIT:
         raise UsageError(f"A buffer has fewer than 2**63 elements, but its shape is {extents}.")
     return extents

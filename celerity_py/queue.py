@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import EllipsisType, FrameType
 from typing import TYPE_CHECKING, Any, Literal, Never, SupportsIndex, TypeAlias, overload
 
@@ -22,9 +23,10 @@ from celerity_py.runtime import lifecycle
 from celerity_py.runtime.closed import CLOSED
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.statistics import RuntimeStatistics
-from celerity_py.small_operations import any_of, copy, dot, fill, norm
+from celerity_py.small_operations import any_of, copy, dot, fill, norm, reduce_nothing
 from celerity_py.submit.arguments import check_priority, check_share, refuse_names
 from celerity_py.submit.delegate import connect
+from celerity_py.vocabulary.index_spaces import NothingToDo
 from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
 
@@ -112,7 +114,8 @@ class Queue(IsHandle):
 
         Args:
             shape: The index space: extents in items, or a `Box` in global coordinates. An int is one dimension; with
-                `()` the kernel runs once.
+                `()` the kernel runs once. Over an empty index space the kernel does not run: nothing is written, and a
+                reduction gives the identity of its operation, or the current value with `include_current`.
             kernel: Called once per chunk as `kernel(chunk, *args)`, on a thread of the runtime, with a view in the
                 place of each access and a `Reducer` in the place of each reduction.
             args: Accesses, reductions and plain values. The runtime copies arrays at each submit, also inside of tuples
@@ -125,7 +128,7 @@ class Queue(IsHandle):
             unknown: Refused, because `args` have no names.
 
         Raises:
-            UsageError: If the index space is empty, an access does not fit, or two chunks write overlapping parts;
+            UsageError: If an access does not fit, or two chunks write overlapping parts;
                 nothing is submitted then.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
@@ -134,7 +137,10 @@ class Queue(IsHandle):
             refuse_names("parallel_for(shape, kernel", unknown, "name", "hints", "constrain")
         # Native: submitter::submit_kernel. As an attribute, CPython finds it sooner than as a method.
         submit_kernel = self._runtime.submit_kernel
-        submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1), self._priority)
+        try:
+            submit_kernel(kernel, shape, args, name, hints, constrain, _getframe(1), self._priority)
+        except NothingToDo as nothing:
+            reduce_nothing(self._runtime, nothing.submission, args, _getframe(1), self._priority)
 
     def host_task(
         self,
@@ -171,7 +177,8 @@ class Queue(IsHandle):
         """
         if unknown:
             refuse_names("host_task(fn", unknown, "on", "name", "constrain", "unordered")
-        self._runtime.submit_host_task(self._priority, fn, args, on, name, constrain, unordered, _getframe(1))
+        with suppress(NothingToDo):
+            self._runtime.submit_host_task(self._priority, fn, args, on, name, constrain, unordered, _getframe(1))
 
     def collective(
         self,

@@ -105,8 +105,8 @@ def reduction(
     The old value of the buffer comes first.
 
     Args:
-        buffer: A buffer of any shape. The result, which has the same bits on all ranks, becomes its contents: element
-            by element, if it has more than one.
+        buffer: A buffer of any shape with an element at least. The result, which has the same bits on all ranks,
+            becomes its contents: element by element, if it has more than one.
         op: "sum", "prod", "min", "max", "and", "or" or "xor", for elements of an integer, floating-point or complex
             dtype of up to 16 bytes, or bool. "min" and "max" need an order, "xor" integers or bool. "argmin" or
             "argmax", for elements of a dtype of `celerity.placed()`: of equal values the one with the lowest place
@@ -138,6 +138,11 @@ def reduction(
     dtype = record.dtype
     include_current = to_flag(include_current, "celerity.reduction(include_current=...)")
     deterministic = to_flag(deterministic, "celerity.reduction(deterministic=...)")
+    if not record.box:
+        raise UsageError(
+            f"The reduction into {record.label} got an empty buffer, of shape {record.shape}. Leave it out, or reduce "
+            f"into a buffer with an element for the result."
+        )
     if dtype.shape:
         raise UsageError(
             f"The reduction into {record.label} got a buffer of {record.type_name}. Reduce into a buffer without "

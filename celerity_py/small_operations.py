@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,10 +17,11 @@ from celerity_py.access import one_to_one, pure
 from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.kernels import CudaKernel, Kernel, kernel
-from celerity_py.reductions import reduction
+from celerity_py.reductions import Reduction, reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
+from celerity_py.vocabulary.index_spaces import NothingToDo
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.type_rules import (
     NUMBERS,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
     from celerity_py.vocabulary.parts import Chunk
+    from celerity_py.vocabulary.submissions import Submission
 
 
 def fill(  # noqa: PLR0917 - as `Queue.fill` and its line
@@ -47,7 +49,34 @@ def fill(  # noqa: PLR0917 - as `Queue.fill` and its line
     record = _record(runtime, buffer, "fill")
     where = box_in(record, box, "fill of")
     args = buffer.write(one_to_one()), _element(record, value)
-    runtime.submit_kernel(_kernel_for(_FILL, record.dtype, where.ndim), where, args, None, (), None, frame, priority)
+    if where:
+        kernel = _kernel_for(_FILL, record.dtype, where.ndim)
+        runtime.submit_kernel(kernel, where, args, None, (), None, frame, priority)
+
+
+def reduce_nothing(
+    runtime: Runtime, submission: Submission, args: Sequence[Any], frame: FrameType, priority: int
+) -> None:
+    """Give the results of a kernel's reductions over an empty index space: identities, or the current values.
+
+    Args:
+        runtime: Where to submit.
+        submission: The kernel, which does not run.
+        args: Of the kernel, as the program has given them.
+        frame: The line that submits it.
+        priority: Of the queue.
+    """
+    for arg in args:
+        if isinstance(arg, Reduction) and not arg.port.includes_current:
+            record = arg.port.record
+            if arg.port.combination is None:
+                value, work = arg.port.identity, _FILL
+            else:
+                value, work = arg.port.identity.reshape((*record.shape, *record.dtype.shape)), _ASSIGN
+            kernel = _kernel_for(work, record.dtype, len(record.shape))
+            target = arg.buffer.write(one_to_one())
+            runtime.submit_kernel(kernel, record.shape, (target, value), None, (), None, frame, priority)
+    runtime.empty_reductions.look_at_nothing(submission)
 
 
 def copy(  # noqa: PLR0917 - as `Queue.copy` and its line
@@ -58,6 +87,8 @@ def copy(  # noqa: PLR0917 - as `Queue.copy` and its line
     into, out_of = (_record(runtime, buffer, "copy") for buffer in (target, source))
     there, here = box_in(into, boxes[0], "copy into"), box_in(out_of, boxes[1], "copy of")
     _check_copy(into, out_of, there, here)
+    if not there:
+        return
     copy_box(runtime, target, source, (there, here), frame, priority)
 
 
@@ -156,7 +187,10 @@ def _dot(  # noqa: PLR0917 - one call per line above
     total = make_buffer((), work.sum_of(first.dtype.base), f"{call} of {first.label}", frame)
     args = u.read(one_to_one()), v.read(one_to_one()), reduction(total, "sum")
     kernel = _kernel_for(work, first.dtype, u.ndim)
-    runtime.submit_kernel(kernel, first.shape, args, None, (), None, frame, priority)
+    try:
+        runtime.submit_kernel(kernel, first.shape, args, None, (), None, frame, priority)
+    except NothingToDo as nothing:
+        reduce_nothing(runtime, nothing.submission, args, frame, priority)
     return runtime.fence(total.record, total.record.box, True, frame, future, priority=priority)
 
 
@@ -240,6 +274,10 @@ def _fill_array(chunk: Chunk, target: View, value: Any) -> None:
     target[chunk.box] = chunk.xp.asarray(value) if np.ndim(value) else value
 
 
+def _assign_array(chunk: Chunk, target: View, values: Any) -> None:
+    target[chunk.box] = chunk.xp.asarray(values[chunk.box.slices])
+
+
 def _copy_array(chunk: Chunk, target: View, source: View, *shift: int) -> None:
     target[chunk.box] = source[chunk.box.shift(*shift[: chunk.box.ndim])]
 
@@ -272,6 +310,8 @@ __global__ void work(celerity::chunk<$D> chunk, accessor<$T, $D> target, $T valu
 }
 """,
 )
+#: An array of the shape of the buffer.
+_ASSIGN: Final = _Work("queue.fill", _assign_array, "", kinds="")
 _COPY: Final = _Work(
     "queue.copy",
     _copy_array,

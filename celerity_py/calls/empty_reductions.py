@@ -68,6 +68,12 @@ class EmptyReductions:
             if port.__class__ is ReductionPort and port.has_value_of_nothing and not port.has_combined:
                 self._warn(submission, port)
 
+    def look_at_nothing(self, submission: Submission) -> None:
+        """A kernel has an empty index space, and does not run. Application thread."""
+        for port in submission.args:
+            if port.__class__ is ReductionPort and port.has_value_of_nothing:
+                self._warn(submission, port)
+
     def _warn(self, submission: Submission, port: ReductionPort) -> None:
         record = port.record
         with self._lock:

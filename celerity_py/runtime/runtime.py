@@ -486,12 +486,13 @@ class Runtime:
         """
         future = self.new_future(kind)
         takes_part = on_all or self.rank == 0
+        shape = box.shape if record.box else record.shape
         array: Any = None
         address = 0
         if takes_part and to_device and self.devices.is_cuda:
-            array, address = new_device_array(self.devices.ordinals[0], box.shape, record.dtype)
+            array, address = new_device_array(self.devices.ordinals[0], shape, record.dtype)
         elif takes_part:
-            array = np.empty(box.shape, record.dtype)
+            array = np.empty(shape, record.dtype)
             address = address_of(array)
         future.array = array
         future.is_for_all = on_all

@@ -32,7 +32,7 @@ from celerity_py.submit.ordered_reductions import finish_ordered, order_reductio
 from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
-from celerity_py.vocabulary.index_spaces import box_of, boxes, granularity_of
+from celerity_py.vocabulary.index_spaces import NothingToDo, box_of, boxes, granularity_of
 from celerity_py.vocabulary.integers import to_flag
 from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.static_types import HostTaskPlace
@@ -97,6 +97,7 @@ class SubmitDelegate:
 
         Raises:
             UsageError: If something is wrong.
+            NothingToDo: If the index space is empty.
         """
         runtime = self.runtime
         if kernel.__class__ is Kernel:
@@ -130,6 +131,8 @@ class SubmitDelegate:
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
         submission = Submission("kernel", label, function, kept, box, frame)
+        if not box:
+            raise NothingToDo(submission)
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
@@ -154,6 +157,7 @@ class SubmitDelegate:
 
         Raises:
             UsageError: If something is wrong.
+            NothingToDo: If the index space is empty.
         """
         runtime = self.runtime
         if name is not None:
@@ -192,6 +196,8 @@ class SubmitDelegate:
         else:
             submission = CollectiveSubmission(kind, label, fn, kept, box, frame)
             submission.group = group
+        if not box:
+            raise NothingToDo(submission)
         origin = runtime.origins.of(submission)
         group_name = "" if group is None else repr(group.name)
         task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin, group_name)

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.integers import to_ints
 from celerity_py.vocabulary.notation import show
+
+if TYPE_CHECKING:
+    from celerity_py.vocabulary.submissions import Submission
 
 _MAX_CACHED = 4096
 _ITEMS_LIMIT = 2**63  # areas are signed 64-bit numbers
@@ -18,8 +21,20 @@ _ITEMS_LIMIT = 2**63  # areas are signed 64-bit numbers
 boxes: dict[Any, Box] = {}
 
 
+class NothingToDo(Exception):  # noqa: N818 - no error: it ends a submit that is right, and that has no items
+    """Raised by a submit over an empty index space, when its arguments have been checked. Nothing was submitted.
+
+    Args:
+        submission: The task that does not run.
+    """
+
+    def __init__(self, submission: Submission) -> None:
+        super().__init__(submission.label)
+        self.submission = submission
+
+
 def box_of(shape: Any, who: str) -> Box:
-    """An index space."""
+    """An index space, which may be empty."""
     if isinstance(shape, range):
         ends = (shape.start, shape.stop)
         remedy = f"{ends[1]}" if ends[0] == 0 else f"Box(({ends[0]},), ({ends[1]},))"
@@ -36,7 +51,7 @@ def box_of(shape: Any, who: str) -> Box:
                 f"{who}: an index space has at most 3 dimensions, but {extents} has {len(extents)}."
             )
         if any(extent < 0 for extent in extents):
-            raise UsageError(f"{who}: the extents of an index space are positive, but {extents} has a negative one.")
+            raise UsageError(f"{who}: the extents of an index space are 0 or more, but {extents} has a negative one.")
     shown = show(shape) if isinstance(shape, Box) else extents
     try:
         box = shape if isinstance(shape, Box) else Box((0,) * len(extents), extents)
@@ -44,7 +59,7 @@ def box_of(shape: Any, who: str) -> Box:
     except UsageError:
         raise UsageError(f"{who}: an index space has fewer than 2**63 items, but {shown} has more.") from None
     if num_items == 0:
-        raise UsageError(f"{who}: the index space {shown} is empty. Leave the call out if there is nothing to do.")
+        return box  # not kept: each submit takes the path that finds it empty
     try:
         if len(boxes) >= _MAX_CACHED:
             boxes.clear()

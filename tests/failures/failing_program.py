@@ -113,7 +113,7 @@ def program_raises() -> None:
 def all_ranks_raise() -> None:
     with celerity.Queue() as queue:
         field = filled(queue)
-        queue.parallel_for(0, fill, field.write(access.one_to_one()))  # LINE all_ranks_raise
+        queue.parallel_for(-1, fill, field.write(access.one_to_one()))  # LINE all_ranks_raise
 
 
 def every_rank_raises_its_own() -> None:

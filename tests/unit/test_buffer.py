@@ -50,8 +50,8 @@ def test_a_shape_is_an_int_or_a_sequence_of_up_to_three(given: Any, shape: tuple
     ("shape", "error", "message"),
     [
         ((1, 2, 3, 4), DimensionMismatch, r"at most 3 dimensions, but the shape \(1, 2, 3, 4\)"),
-        ((4, 0), UsageError, r"at least one element.*\(4, 0\)"),
-        (-1, UsageError, "at least one element"),
+        ((4, -1), UsageError, r"are 0 or more.*\(4, -1\)"),
+        (-1, UsageError, "are 0 or more"),
         ((2**32, 2**31), UsageError, r"fewer than 2\*\*63 elements.*\(4294967296, 2147483648\)"),
         (1.5, ArgumentTypeError, r"not 1\.5"),
         ("12", ArgumentTypeError, "not '12'"),
@@ -155,8 +155,6 @@ def test_a_borrowed_array_may_change_once_wait_has_returned(queue: celerity.Queu
 
 
 def test_arrays_that_cannot_be_buffers_are_refused() -> None:
-    with pytest.raises(UsageError, match="at least one element"):
-        celerity.Buffer.from_array(np.zeros((0, 3)))
     with pytest.raises(DimensionMismatch):
         celerity.Buffer.from_array(np.zeros((1, 1, 1, 1)))
     with pytest.raises(UsageError, match="Python objects"):

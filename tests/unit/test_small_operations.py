@@ -192,7 +192,6 @@ U, V, W = "u", "v", "w"
         ((U, W, None, None), UsageError, r"elements are int32 there and float64 here"),
         ((U, U, Box((0, 0), (3, 4)), Box((2, 0), (5, 4))), OverlappingAccess, r"overlap at \[2:3, 0:4\]"),
         ((U, U, None, None), OverlappingAccess, r"overlap at \[0:6, 0:4\]"),
-        ((U, V, Box((0, 0), (0, 4)), Box((0, 0), (0, 4))), UsageError, r"empty"),
     ],
 )
 def test_a_copy_refuses_boxes_and_buffers_that_do_not_fit(boxes: Any, error: type[UsageError], text: str) -> None:

@@ -28,7 +28,7 @@ def fields(queue: celerity.Queue) -> Fields:
     [
         (lambda f: f.queue.parallel_for((4, 6), add, f.new.write(ONE), f.old.read(ONE)), "does not fit its signature"),
         (lambda f: f.add(celerity.Buffer(3)), "got the bare buffer"),
-        (lambda f: f.add(1.0, shape=(4, 0)), "is empty"),
+        (lambda f: f.add(1.0, shape=(4, -1)), "has a negative one"),
         (lambda f: f.add(1.0, hints=["split"]), "takes hints"),
         (lambda f: f.add(1.0, constrain=(1, 2, 3)), "one int per dimension"),
         (lambda f: f.add(1.0, shape=None), "not None"),
