@@ -9,11 +9,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, overload
 
-from celerity_py._native import KernelRecord, SubmitMemo
+import numpy as np
+
+from celerity_py._native import Box, HolderRecord, KernelRecord, SubmitMemo
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.integers import is_int, to_int, to_ints
 from celerity_py.vocabulary.notation import printable
+from celerity_py.vocabulary.refused_operators import StandsForArray
 from celerity_py.vocabulary.submissions import Site
+from celerity_py.vocabulary.type_rules import describe_value
 
 # The limits of CUDA; x first.
 _MOST_THREADS: Final = 1024
@@ -126,17 +131,38 @@ class Kernel(KernelRecord):
         return self._cuda
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the CPU implementation directly, for instance in a test of the kernel itself."""
-        from celerity_py.vocabulary.accesses import Access
+        """Call the CPU implementation directly, for instance in a test of the kernel itself.
 
-        if any(isinstance(arg, Access) for arg in args):
-            raise ArgumentTypeError(
-                f"The kernel {self.name!r} is called with an access. That would call its function here and now. To "
-                f"have it run on the devices, submit it: queue.parallel_for(shape, {self.name}, ...)."
-            )
+        Args:
+            args: The arguments of the function: an object with a box as its chunk, then arrays.
+            kwargs: Arguments of the function by name.
+
+        Raises:
+            ArgumentTypeError: If the arguments are those of a submit: an index space in the place of the chunk, or
+                accesses, buffers and reductions.
+        """
+        self._refuse_submit(args, kwargs)
         if self.cpu is None:
             refuse_backend(self)
         return self.cpu(*args, **kwargs)
+
+    def _refuse_submit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        mistake = ""
+        if not args and not kwargs:
+            mistake = "without arguments"
+        elif any(isinstance(arg, Access) for arg in args):
+            mistake = "with an access"
+        elif any(isinstance(arg, StandsForArray) and not isinstance(arg, HolderRecord) for arg in args):
+            mistake = "with a buffer or reduction"
+        elif args and isinstance(args[0], int | tuple | list | Box | np.ndarray | np.generic):
+            mistake = f"with {describe_value(args[0])} in the place of its chunk"
+        if mistake:
+            raise ArgumentTypeError(
+                f"The kernel {self.name!r} is called {mistake}. Such a call would run its function here and now. To "
+                f"have it run on the devices, submit it: queue.parallel_for(shape, {self.name}, ...). A test may call "
+                f"it with an object that has a box, such as types.SimpleNamespace(box=Box((0,), (8,)), xp=numpy), and "
+                f"arrays."
+            )
 
     def __repr__(self) -> str:
         backends = [backend for backend in ("cpu", "cuda") if getattr(self, backend) is not None]

@@ -21,12 +21,12 @@ from celerity_py.executor.failures.failure import (
     attempt,
     decode_failure,
     describe_error,
+    format_user_frames,
     make_failure,
     print_whole,
 )
 from celerity_py.executor.failures.failure_handler import FailureHandler, FailureTimes
 from celerity_py.executor.failures.native_failures import explain, explain_device, is_lost_device
-from celerity_py.executor.failures.user_frames import trim_chain
 from celerity_py.executor.interpreter_settings import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.network.communicator import (
     NOTICE_CLAIM,
@@ -224,10 +224,10 @@ class LiveExecutor:
             self._failures.wait_for_abort()
         self.stop()
         if unseen:
-            print_whole(f"celerity_py: {failure.message()}\n")
+            lines = [f"celerity_py: {failure.message()}\n"]
             if failure.error is not None:
-                attempt(trim_chain, failure.error)
-                attempt(traceback.print_exception, failure.error)
+                attempt(lambda error: lines.extend(format_user_frames(error)), failure.error)
+            print_whole("".join(lines))
             self._communicator.abort(failure.exit_status)
 
     # ---- executor thread

@@ -8,9 +8,17 @@ also tells the line that submitted the task.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class CelerityError(Exception):
     """Base class of every error that celerity_py raises on purpose."""
+
+    #: IPython asks an exception for the lines to print; set by the layer that knows the frames to leave out.
+    _render_traceback_: Callable[[CelerityError], list[str]]
 
 
 class UsageError(CelerityError, ValueError):

@@ -181,10 +181,12 @@ class Reducer(StandsForArray, HolderRecord):
     @array.setter
     def array(self, value: Any) -> None:
         if value is not self._base:  # out.array += x updates in place, and then assigns the array to itself
+            name = self._owner.name_of_argument(self._port, "out")
             raise UsageError(
-                f"{self._owner.describe()} assigns {describe_value(value)} to out.array of the reduction into "
-                f"{self._port.record.label}, which stays the memory of the partial result. Write out.combine(value), "
-                f"or out.array[...] = value."
+                f"{self._owner.describe()} assigns {describe_value(value)} to {name}.array, the array of this chunk's "
+                f"partial result for {self._port.record.label}. An assignment would replace the array, and the result "
+                f"would be lost. Write {name}.combine(value) to combine a value with it, or {name}.array[...] = value "
+                f"to overwrite its elements."
             )
 
     def _check_array(self) -> None:

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "bindings.hpp"
+#include "box_operators.hpp"
 #include "instruction_conversion.hpp"
 #include "scheduler/core/geometry/digest.hpp"
 #include "user_geometry.hpp"
@@ -279,10 +280,10 @@ Py_hash_t hash_of(const Part& part) {
 }
 
 void bind_box(nb::module_& m) {
-	nb::class_<user_box>(m, "Box", nb::is_final(), box_doc)
-	    .def(
-	        "__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a,
-	        nb::sig("def __init__(self, min: collections.abc.Sequence[int], max: collections.abc.Sequence[int]) -> None"))
+	nb::class_<user_box> cls(m, "Box", nb::is_final(), box_doc);
+	cls.def(
+	       "__init__", [](user_box* const self, const nb::handle min, const nb::handle max) { std::construct_at(self, make_box(min, max)); }, "min"_a, "max"_a,
+	       nb::sig("def __init__(self, min: collections.abc.Sequence[int], max: collections.abc.Sequence[int]) -> None"))
 	    .def(
 	        "__init__",
 	        [](user_box*, const nb::args& args, const nb::kwargs& kwargs) {
@@ -360,6 +361,7 @@ Raises:
 	    .def(
 	        "__reduce__", [](const nb::object& self) { return nb::make_tuple(self.type(), nb::make_tuple(self.attr("min"), self.attr("max"))); },
 	        nb::sig("def __reduce__(self) -> tuple[type[Box], tuple[object, ...]]"));
+	bind_box_operators(m, cls);
 	m.def("box_from_flat", &from_flat, "flat"_a, "dims"_a, nb::sig("def box_from_flat(flat: tuple[int, int, int, int, int, int], dims: int) -> Box"),
 	    "The inverse of `Box.flat`.");
 }
@@ -367,8 +369,12 @@ Raises:
 void bind_region(nb::module_& m) {
 	nb::class_<user_region> cls(m, "Region", nb::is_final(), region_doc);
 	cls.def(
-	       "__init__", [](user_region* const self, const nb::iterable& boxes) { std::construct_at(self, make_region(boxes)); }, "boxes"_a = nb::tuple(),
-	       nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
+	       "__init__",
+	       [](user_region* const self, const nb::iterable& boxes) {
+		       if(nb::isinstance<user_box>(boxes)) throw nb::next_overload(); // it is iterable only to refuse that in words
+		       std::construct_at(self, make_region(boxes));
+	       },
+	       "boxes"_a = nb::tuple(), nb::sig("def __init__(self, boxes: collections.abc.Iterable[Box] = ()) -> None"))
 	    .def(
 	        "__init__", [](user_region*, const nb::args& args, const nb::kwargs& unknown) { refuse_region(args, unknown); },
 	        nb::sig("def __init__(self, *args: typing.Never, **unknown: typing.Never) -> None"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.vocabulary.refused_operators import refuse_operators
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -32,10 +33,17 @@ class IndexSpacePart:
         """Extents of the whole index space."""
         return self.global_box.shape
 
-    def __iter__(self) -> NoReturn:
+    def __getitem__(self, index: Any) -> NoReturn:
+        self._refuse_operator("[]")
+
+    def __bool__(self) -> bool:
+        return True  # without it, conditions would ask for the length
+
+    def _refuse_operator(self, symbol: str) -> NoReturn:
         raise ArgumentTypeError(
-            f"{self!r} is no sequence of indices. It has a box: compute on arrays, as in view[chunk.box], or loop over "
-            f"range(chunk.box.min[0], chunk.box.max[0])."
+            f"{self!r} is no array, number or sequence of indices, but the function uses it as an operand of {symbol}. "
+            f"Its attribute .box is a box of indices: compute on arrays, as in view[chunk.box], or loop over "
+            f"chunk.box.indices(), which gives each index as a tuple and is slow."
         )
 
     def _explain_missing(self, name: str) -> str:
@@ -45,6 +53,9 @@ class IndexSpacePart:
 
     def __repr__(self) -> str:
         return f"<part {self.box} of {self.global_box}>"
+
+
+refuse_operators(IndexSpacePart, IndexSpacePart._refuse_operator, equality=False, truth=False)
 
 
 class Part(IndexSpacePart):

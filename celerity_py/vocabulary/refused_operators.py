@@ -56,7 +56,7 @@ _FORMS: Final = {np.shape: "shape", np.ndim: "ndim"}
 ARRAY_ATTRIBUTES: Final = frozenset(name for name in dir(np.ndarray) if not name.startswith("_"))
 
 
-def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equality: bool) -> None:
+def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equality: bool, truth: bool = True) -> None:
     """Give a class all operators of arrays; each calls `refuse(object, operator as it is written)`.
 
     Args:
@@ -64,11 +64,14 @@ def refuse_operators(cls: type, refuse: Callable[[Any, str], NoReturn], *, equal
         refuse: Raises.
         equality: Whether any `==` is refused. Without it, only one with a number, a sequence or an array is: it would
             be False, and no array. Other objects are compared as ever, by identity.
+        truth: Whether conditions are refused.
     """
     operators = dict(_ORDER | _EQUALITY | _OTHERS)
     for name, symbol in _BINARY.items():
         operators |= {name: symbol, f"r{name}": symbol, f"i{name}": f"{symbol}="}
     del operators["idivmod"]
+    if not truth:
+        del operators["bool"]
     for name, symbol in operators.items():
         setattr(
             cls, f"__{name}__", _refusing(refuse, symbol, values_only=symbol in _EQUALITY.values() and not equality)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import inspect
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from celerity_py._native import SubmissionRecord
+from celerity_py.executor.failures.user_frames import name_of_file
 from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Site:
         return line_of(self.code, self.lasti)
 
     def __str__(self) -> str:
-        return f"{printable(self.code.co_filename)}:{self.line}"
+        return f"{printable(name_of_file(self.code.co_filename))}:{self.line}"
 
 
 def line_of(code: CodeType, lasti: int) -> int:
@@ -78,7 +80,7 @@ class Submission(SubmissionRecord):
     @property
     def site(self) -> str:
         """The line that submitted it, as "file:line"."""
-        return f"{printable(self.code.co_filename)}:{self.line}"
+        return f"{printable(name_of_file(self.code.co_filename))}:{self.line}"
 
     @property
     def line(self) -> int:
@@ -94,6 +96,20 @@ class Submission(SubmissionRecord):
     def subject(self) -> str:
         """As the subject of a sentence about a failure."""
         return f"the {self.label}" if self.kind == "fence" else f"task '{self.name}'"
+
+    def name_of_argument(self, port: Any, otherwise: str) -> str:
+        """The name that the task's function gives to one of its arguments.
+
+        Args:
+            port: In the list of arguments.
+            otherwise: The name in a message if that cannot be told.
+        """
+        try:
+            names = list(inspect.signature(self.function).parameters)
+            position = next(number for number, arg in enumerate(self.args, 1) if arg is port)
+            return names[position]
+        except (ValueError, TypeError, IndexError, StopIteration):  # such as `*args`
+            return otherwise
 
     def describe(self) -> str:
         """Kind, name and origin, as the subject of an error message."""

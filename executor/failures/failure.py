@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py.executor.failures.missing_attributes import explain_missing
-from celerity_py.executor.failures.user_frames import is_library, is_ours, trim_frames
+from celerity_py.executor.failures.user_frames import is_library, is_ours, name_of_file, trim_frames
 from celerity_py.executor.network.communicator import NOTICE_LIMIT_BYTES
 from celerity_py.scheduler.errors import CelerityError, TaskFailed
 
@@ -171,7 +171,7 @@ def find_user_line(error: BaseException) -> str:
 def _find_user_line(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_ours(frame.filename)]
     own = [frame for frame in frames if not is_library(frame.filename)]
-    return "".join(f"{frame.filename}:{frame.lineno}" for frame in (own or frames)[-1:])
+    return "".join(f"{name_of_file(frame.filename)}:{frame.lineno}" for frame in (own or frames)[-1:])
 
 
 def format_user_frames(error: BaseException) -> list[str]:

@@ -4,11 +4,12 @@
 Python prints them and exits, and that is where a job with several ranks hangs: mpi4py's exit hook waits in MPI_Finalize
 for ranks that wait for this one, and before MPI is initialised a launcher may not mind that a process is missing. So
 under a launcher the hooks below end the whole job: through the run's `FailureHandler` if there is one, else by MPI.
-In any process, tracebacks of our own exceptions are printed without our frames.
+In any process, and in notebooks, our own exceptions are printed as `told_errors` says.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from celerity_py.executor.failures.failure import attempt, print_whole
 from celerity_py.executor.failures.missing_attributes import explain_missing
-from celerity_py.executor.failures.user_frames import trim_chain
+from celerity_py.executor.failures.told_errors import format_error, format_error_once, render_in_notebook
 from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.network.launch_detection import detect_launch
 from celerity_py.scheduler.errors import CelerityError, LaunchError
@@ -45,6 +46,7 @@ def watch_program() -> None:
     global _is_watching  # noqa: PLW0603 - the hooks are globals of the interpreter
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_uncaught
+    CelerityError._render_traceback_ = render_in_notebook
     launch = detect_launch(os.environ)
     if launch.launcher is not None and launch.size != 1:
         _is_watching = True
@@ -113,18 +115,21 @@ def _add_hint(error: BaseException) -> None:
 
 def _print_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
     if isinstance(error, CelerityError):
-        attempt(trim_chain, error)
-        where = error.__traceback__
+        with contextlib.suppress(Exception):  # the code of users runs here, such as __str__ of exceptions
+            print_whole("".join(format_error_once(error)))
+            return
     attempt(_add_hint, error)
     sys.__excepthook__(kind, error, where)
 
 
 def _on_uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    if isinstance(error, CelerityError):
-        attempt(trim_chain, error)
-        where = error.__traceback__
     attempt(_add_hint, error)
-    story = "".join(traceback.format_exception(kind, error, where))
+    story = ""
+    if isinstance(error, CelerityError):
+        with contextlib.suppress(Exception):
+            story = "".join(format_error(error))
+    if not story:
+        story = "".join(traceback.format_exception(kind, error, where))
     is_default = _original_hook in {sys.__excepthook__, _print_uncaught}
     _tell(error, story, None if is_default else lambda: _original_hook(kind, error, where))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,18 @@ def is_library(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed package."""
     path = Path(filename)
     return path.is_relative_to(_STANDARD_LIBRARY) or not _PACKAGES.isdisjoint(path.parts)
+
+
+def name_of_file(filename: str) -> str:
+    """The name of a file in messages: a cell of a notebook is "Cell In[3]", as IPython names it in tracebacks."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        return filename
+    try:
+        kind, name = ipython.get_ipython().compile.format_code_name(filename)
+    except (AttributeError, TypeError, ValueError):  # no session, another version of IPython, or no cell
+        return filename
+    return f"{kind} {name}"
 
 
 def trim_frames(trace: TracebackType | None) -> TracebackType | None:

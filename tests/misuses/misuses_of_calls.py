@@ -49,7 +49,17 @@ AT_THE_SUBMIT = [
     Misuse(
         "A mapper that is not called", ("ArgumentTypeError",), "queue.parallel_for(8, step, u.read(access.one_to_one))"
     ),
-    Misuse("An index space without items", ("UsageError",), "queue.parallel_for(0, step)"),
+    Misuse(
+        "A kernel that is called",
+        ("ArgumentTypeError",),
+        """
+        @celerity.kernel
+        def double(chunk, u):
+            u[chunk.box] *= 2
+
+        double(8, u)
+        """,
+    ),
     Misuse("A word that a call does not know", ("UsageError",), 'queue.fence(u, on="mastr")'),
     Misuse("A place that a fence does not know", ("UsageError",), 'queue.fence(u, to="gpu")'),
     Misuse(

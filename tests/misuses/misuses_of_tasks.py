@@ -55,6 +55,37 @@ IN_A_TASK = [
         """,
     ),
     Misuse(
+        "Arithmetic with a box",
+        ("ArgumentTypeError",),
+        """
+        def shift(chunk, out, u):
+            out[chunk.box] = u[chunk.box + 1]
+
+        queue.parallel_for(7, shift, out.read_write(access.one_to_one()), u.read(access.all()))
+        """,
+    ),
+    Misuse(
+        "A loop over a box",
+        ("ArgumentTypeError",),
+        """
+        def clear(chunk, out):
+            for i in chunk.box:
+                out[i] = 0
+
+        queue.parallel_for(8, clear, out.write(access.one_to_one()))
+        """,
+    ),
+    Misuse(
+        "An assignment to the array of a reduction",
+        ("UsageError",),
+        """
+        def largest(chunk, most, u):
+            most.array = u[chunk.box].max()
+
+        queue.parallel_for(8, largest, celerity.reduction(total, "max"), u.read(access.one_to_one()))
+        """,
+    ),
+    Misuse(
         "A value that the buffer cannot hold",
         ("UsageError",),
         """

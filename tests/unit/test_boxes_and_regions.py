@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -339,7 +341,7 @@ def among(container: Any, part: Any) -> bool:
         (lambda: True in REGION, r"True in Region\("),
         (lambda: Region(3), r"Region\(3\): a region takes one list of boxes"),  # type: ignore[call-overload]
         (lambda: Region(None), r"Region\(None\): a region takes"),  # type: ignore[call-overload]
-        (lambda: Region(LINE), r"Region\(Box\(.*\)\): .* write Region\(\[box, \.\.\.\]\)"),  # type: ignore[call-overload]
+        (lambda: Region(LINE), r"Region\(Box\(.*\)\): .* write Region\(\[box, \.\.\.\]\)"),
         (lambda: Region(*ANY or (LINE, LINE)), r"write Region\(\[box, \.\.\.\]\)"),
         (lambda: Region(REGION), r"a region takes one list of boxes"),  # type: ignore[call-overload]
         (lambda: Region([3]), "Region takes boxes, but got 3"),  # type: ignore[list-item]
@@ -357,3 +359,37 @@ def test_corners_may_be_given_by_name_and_elements_as_any_sequence() -> None:
     assert [2] in LINE
     assert among(REGION, (np.int64(5),))
     assert LINE.relative_slices(origin=Box((1,), (2,))) == (slice(1, 5),)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [((), ()), ((3,), (6,)), ((1, 2), (3, 4)), ((0, 5, 1), (2, 6, 4)), ((2, 2), (2, 5))]
+)
+def test_the_indices_of_a_box_are_its_elements_in_order(low: tuple[int, ...], high: tuple[int, ...]) -> None:
+    box = Box(low, high)
+    assert list(box.indices()) == list(itertools.product(*map(range, box.min, box.max)))
+    assert all(index in box for index in box.indices())
+
+
+def test_the_indices_of_a_huge_box_come_one_by_one() -> None:
+    assert next(Box((2**62, 7), (2**63 - 1, 2**60)).indices()) == (2**62, 7)
+
+
+@pytest.mark.parametrize(
+    ("use", "remedy"),
+    [
+        (list, r"is no sequence\. .*view\[box\], or loop over box\.indices\(\)"),
+        (len, r"box\.size is the number of elements"),
+        (lambda box: box[0], r"box\[0\]: .*box\.min\[0\] and box\.max\[0\] for its bounds"),
+        (lambda box: box + 1, r"box \+ 1: Box\(\(0,\), \(4,\)\) .*box\.shift\(1\) moves it"),
+        (lambda box: 1 + box, r"1 \+ box: .*box\.shift\(1\)"),
+        (lambda box: box - 1, r"box - 1: .*box\.shrink\(1\)"),
+        (lambda box: 2 * box, r"2 \* box: "),
+        (lambda box: box / 2, r"box / 2: "),
+        (lambda box: box + np.zeros(100), r"box \+ <class 'numpy.ndarray'>: "),
+        (lambda box: box | Box((6,), (8,)), r"Write Region\(\[box\]\) \| other"),
+        (lambda box: box - Box((2,), (4,)), r"Write Region\(\[box\]\) - other"),
+    ],
+)
+def test_a_box_is_no_number_and_no_sequence(use: Callable[[Any], Any], remedy: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=remedy):
+        use(Box((0,), (4,)))

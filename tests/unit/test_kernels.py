@@ -21,13 +21,13 @@ def test_the_decorator_keeps_name_and_documentation() -> None:
     @kernel
     def scale(chunk: Any, x: int) -> int:
         """Multiply."""
-        return chunk * x  # type: ignore[no-any-return]
+        return 3 * x
 
     assert isinstance(scale, Kernel)
     assert scale.name == "scale"
     assert scale.__doc__ == "Multiply."
     assert scale.cpu is scale.cuda
-    assert scale(3, 4) == 12
+    assert scale(None, 4) == 12
     assert repr(scale) == "<kernel 'scale' for cpu and cuda>"
 
 

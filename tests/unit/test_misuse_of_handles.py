@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +20,9 @@ from celerity_py import Box, Region
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View
 from celerity_py.executor.failures.missing_attributes import explain_missing
-from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.scheduler.errors import ArgumentTypeError, UnsupportedIndex, UsageError
 from celerity_py.vocabulary.parts import Chunk, MapperChunk
+from celerity_py.vocabulary.submissions import Submission
 from tests.support.scripts import line_of, run
 
 
@@ -253,8 +255,57 @@ def test_a_chunk_is_no_box() -> None:
     chunk = Chunk(Box((2,), (4,)), Box((0,), (8,)), 0, None, np)
     assert "has no .min, but its box does: write .box.min, in global coordinates" in missing(chunk, "min")
     assert missing(MapperChunk(chunk.box, chunk.global_box), "bx") == ""
-    with pytest.raises(ArgumentTypeError, match=r"no sequence of indices\. .*view\[chunk\.box\], or loop over range"):
-        list(chunk)
+    assert chunk, "no condition is refused"
+
+
+@pytest.mark.parametrize(
+    "use", [list, len, lambda part: part + 1, lambda part: 2 * part, lambda part: part[0], lambda part: 3 in part]
+)
+def test_a_chunk_is_no_number_and_no_sequence(use: Callable[[Any], Any]) -> None:
+    chunk = Chunk(Box((2,), (4,)), Box((0,), (8,)), 0, None, np)
+    expected = r"no array, number or sequence of indices, .*view\[chunk\.box\], or loop over chunk\.box\.indices\(\)"
+    with pytest.raises(ArgumentTypeError, match=expected):
+        use(chunk)
+
+
+def test_a_view_is_indexed_by_the_box_of_a_chunk() -> None:
+    chunk = Chunk(Box((2,), (4,)), Box((0,), (8,)), 0, None, np)
+    with pytest.raises(UnsupportedIndex, match=r"A chunk or part is no index, but its box is: view\[chunk\.box\]"):
+        view_of("float64")[chunk]  # type: ignore[index]
+
+
+def test_an_assignment_to_the_array_of_a_reducer_names_it_as_the_kernel_does() -> None:
+    def kernel(chunk: Any, biggest: Any) -> None:
+        """Has a name for its reduction."""
+
+    record = record_of("float64")
+    port = ReductionPort(record, "max")
+    reducer = Reducer(np.zeros(()), port, Submission("kernel", "step", kernel, [port], None, sys._getframe()))
+    with pytest.raises(UsageError, match=r"assigns 4\.0 .* to biggest\.array, .*Write biggest\.combine\(value\)"):
+        reducer.array = 4.0
+    reducer.array += 1
+    assert reducer.array == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mistake"),
+    [
+        ((), "is called without arguments"),
+        ((64, 1), "is called with 64 of type int in the place of its chunk"),
+        (((8, 8), 1), r"is called with \(8, 8\) of type tuple in the place of its chunk"),
+        ((np.zeros(4),), "is called with an array of float64 and shape"),
+    ],
+)
+def test_a_kernel_called_directly_says_how_it_is_submitted(arguments: tuple[Any, ...], mistake: str) -> None:
+    @celerity.kernel
+    def step(chunk: Any, u: Any) -> None:
+        u[chunk.box.slices] += 1
+
+    with pytest.raises(ArgumentTypeError, match=rf"'step' {mistake}.*queue\.parallel_for\(shape, step, \.\.\.\)"):
+        step(*arguments)
+    array = np.zeros(4)
+    step(SimpleNamespace(box=Box((1,), (3,))), array)
+    assert array.tolist() == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("use", USES)

@@ -52,6 +52,11 @@ class Notebook:
         ]
         return "".join(texts).strip()
 
+    def traceback(self) -> list[str]:
+        """The lines of the error of the last cell."""
+        (error,) = [out for out in self.client.nb.cells[-1].outputs if out["output_type"] == "error"]
+        return [line for text in error["traceback"] for line in text.splitlines()]
+
 
 @pytest.fixture
 def notebook(tmp_path: Path) -> Iterator[Notebook]:
@@ -73,6 +78,26 @@ def test_cells_run_again(notebook: Notebook) -> None:
         assert notebook.run("factor = 2\n" + WRONG) == ""
         assert [notebook.run(RUN), notebook.run(RUN)] == ["16.0", "32.0"]
     assert "devices=cpu:2" in notebook.run("celerity.configure(devices='cpu:3')")
+
+
+def test_cells_after_a_failure_get_one_line(notebook: Notebook) -> None:
+    notebook.run(SET_UP)
+    notebook.run(START)
+    notebook.run(WRONG)
+    notebook.run("queue.parallel_for(8, scale, u.read_write(access.one_to_one()))\nqueue.wait()")
+    first = notebook.traceback()
+    assert not [line for line in first if "celerity_py/" in line or "IPython" in line], first
+    assert [line for line in first if line.startswith("  Cell In[")] == [
+        "  Cell In[3], line 2, in scale",
+        "  Cell In[4], line 2, in <module>",
+    ]
+    assert sum("name 'factor' is not defined" in line for line in first) == 1
+    assert "(submitted at Cell In[4]:1)" in first[-1]
+    for cell in ["queue.wait()", "queue.fence(u)", "queue.parallel_for(8, scale)"]:
+        assert "name 'factor' is not defined" in notebook.run(cell)
+        assert len(notebook.traceback()) == 1
+    notebook.run("queue = celerity.Queue()\nqueue.parallel_for(8.5, scale)")
+    assert notebook.traceback()[1] == "  Cell In[8], line 2, in <module>"
 
 
 def test_cells_run_again_after_a_failure(notebook: Notebook) -> None:

@@ -49,8 +49,10 @@ def test_a_failure_shows_lines_of_the_program_only(program: str, wait: str, tmp_
     result = run(tmp_path, program + SUBMIT + f"{wait}\n")
     assert result.returncode == 1
     assert files_of(result.stderr) == [str(tmp_path / "app.py")] * 2, result.stderr
-    traceback = result.stderr.split("direct cause")[1]
+    traceback = result.stderr.split("this call of the program raises it")[1]
     assert wait in traceback
+    mistakes = ["division by zero", "not aligned", "outside of its declared region"]
+    assert sum(map(result.stderr.count, mistakes)) == 1, result.stderr
     assert line_of(tmp_path, "queue.parallel_for") in traceback
     assert result.stderr.rstrip().endswith(f". {HOW_TO_GO_ON}")
 
