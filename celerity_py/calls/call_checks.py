@@ -4,7 +4,8 @@
 Before the call, a pattern fills the elements of `write` accesses; afterwards it must be gone. An access to a region of
 several boxes gets a copy of its bounding box, with a pattern between the boxes. The pattern shows writes between the
 boxes, and results that are computed from there. On GPUs, whose arrays cannot be read-only, the elements of `read`
-accesses are compared with their values before the call.
+accesses are compared with their values before the call. `divided_calls` compares some calls with calls for halves of
+their chunks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from celerity_py._native import Box, Region, box_from_flat
+from celerity_py.calls.divided_calls import DividedCalls
 from celerity_py.calls.fill_patterns import UNWRITTEN, fill_of, outside, position_of
 from celerity_py.calls.outer_variables import OuterVariables
 from celerity_py.calls.views import address_of
@@ -57,16 +59,20 @@ class CallChecks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._suspicions: dict[Any, _Suspicion] = {}
+        self._divided_calls = DividedCalls()
         self.outer_variables = OuterVariables()
         #: Of random patterns; has a lock of its own.
         self.generator = np.random.Generator(np.random.SFC64())
 
     @contextmanager
-    def around(self, submission: Submission, bindings: Sequence[Any], binder: Any) -> Iterator[Sequence[Any]]:
+    def around(
+        self, submission: Submission, part: Any, bindings: Sequence[Any], binder: Any
+    ) -> Iterator[Sequence[Any]]:
         """Fill elements that must be overwritten, let the caller call, and look for the pattern afterwards.
 
         Args:
             submission: The task whose function is called.
+            part: The first argument of its function.
             bindings: The bindings of its accesses.
             binder: Makes arrays over their memory.
 
@@ -80,6 +86,7 @@ class CallChecks:
             UsageError: If the function uses a variable from outside that has changed since the submit.
         """
         self.outer_variables.compare(submission)
+        comparison = self._divided_calls.run(submission, part, bindings, binder)
         call = _Call(self, submission, bindings, binder)
         try:
             yield call.bindings
@@ -88,6 +95,8 @@ class CallChecks:
                 copy.forget()
         self.outer_variables.compare(submission)
         call.verify()
+        if comparison is not None:
+            comparison.finish()
 
     def find_unwritten(self, key: Any, hits: Any, count: int, chance: float) -> Any:
         """The elements that cannot have their pattern by chance, among all that still have it.

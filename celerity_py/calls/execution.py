@@ -13,6 +13,7 @@ import numpy as np
 from celerity_py import _native
 from celerity_py._native import BoundAccess, BoundPart, Box, KernelCall, Region, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
+from celerity_py.calls.hidden_mistakes import FOUND, forget, refuse_hidden
 from celerity_py.calls.host_reducers import CallableReducer, PlaceReducer
 from celerity_py.calls.kept_arrays import look_after
 from celerity_py.calls.partial_results import Reducer, ReductionPort
@@ -133,11 +134,12 @@ class Binder:
 
         Raises:
             KeptArray: If an array of a view still exists then.
+            OutOfBoundsAccess: If the function has caught one.
             UsageError: If a kernel returns a new array or a number of NumPy, which nobody would get.
             BaseException: Any exception of the function.
         """
         if checks is not None:
-            with checks.around(submission, bindings, self) as filled:
+            with checks.around(submission, part, bindings, self) as filled:
                 self.call(submission, part, filled, partials)
             return
         arguments = self.arguments(submission, iter(bindings), iter(partials))
@@ -145,15 +147,19 @@ class Binder:
         try:
             returned = submission.function(part, *arguments)
         except ValueError as error:
+            forget(submission)
             told = _find_read_only(submission, error) if self.protects_reads else None
             if told is None:
                 _note_part(error, part)
                 raise
         except Exception as error:
+            forget(submission)
             _note_part(error, part)
             raise
         if told is not None:
             raise told
+        if FOUND:
+            refuse_hidden(submission)
         if returned is not None:
             # An operation with out= returns an array over memory of a view; such a result is not lost.
             is_result = isinstance(part, Chunk) and getattr(getattr(returned, "flags", None), "owndata", False)

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from celerity_py._native import HolderRecord, PortRecord
-from celerity_py.scheduler.errors import OutOfBoundsAccess, UsageError
+from celerity_py.calls.hidden_mistakes import out_of_bounds
+from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.accesses import kind_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.combinations import Combination, partial_shape
@@ -230,11 +231,12 @@ class Reducer(StandsForArray, HolderRecord):
                 continue
             low, high = int(numbers.min()), int(numbers.max())
             if low < 0 or high >= extent:
-                raise OutOfBoundsAccess(
+                raise out_of_bounds(
+                    self._owner,
                     f"{self._owner.describe()} combines at index {low if low < 0 else high} of dimension {dim} of "
                     f"{self._port.record.label}, whose shape is {self._port.shape}. Indices go from 0 to {extent - 1}, "
                     f"and negative ones do not count from the end. Leave such values out, clip the indices, or take "
-                    f"them modulo {extent} if the buffer is periodic."
+                    f"them modulo {extent} if the buffer is periodic.",
                 )
 
     def _refuse_places(self) -> NoReturn:

@@ -13,10 +13,10 @@ import numpy as np
 
 from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.calls import padding
+from celerity_py.calls.hidden_mistakes import out_of_bounds
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     DimensionMismatch,
-    OutOfBoundsAccess,
     ReadOnlyAccess,
     UnsupportedIndex,
     UsageError,
@@ -189,9 +189,10 @@ class View(HolderRecord, Generic[Element]):
             )
         for part, source in padding.sources(grown, self._buffer.box, modes):
             if not self._covers(source):
-                raise OutOfBoundsAccess(
+                raise out_of_bounds(
+                    self._owner,
                     f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
-                    f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}"
+                    f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}",
                 )
             result[part] = self[source]
         return result
@@ -410,7 +411,7 @@ class View(HolderRecord, Generic[Element]):
         else:  # the result was clamped: a wider mapper would not help
             remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
             remedy += " with view.shape_box"
-        raise OutOfBoundsAccess(f"{self._outside(shown)}. {remedy} (the whole buffer is {show(whole)}).")
+        raise out_of_bounds(self._owner, f"{self._outside(shown)}. {remedy} (the whole buffer is {show(whole)}).")
 
     def _mismatch(self, box: Box) -> DimensionMismatch:
         text = (
@@ -440,9 +441,10 @@ class View(HolderRecord, Generic[Element]):
         )
 
     def _refuse_negative(self, index: Any) -> None:
-        raise OutOfBoundsAccess(
+        raise out_of_bounds(
+            self._owner,
             f"{self._outside(show(index))}: indices are global coordinates, so negative ones do not count from the end "
-            f"(the whole buffer is {show(self._buffer.box)})."
+            f"(the whole buffer is {show(self._buffer.box)}).",
         )
 
     def _outside(self, shown: str) -> str:

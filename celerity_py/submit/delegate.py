@@ -11,7 +11,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from celerity_py import hints as hint_resolution
-from celerity_py._native import Box, Task
+from celerity_py._native import SPLITS, Box, Task
+from celerity_py.calls.divided_calls import KnownMappers
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
@@ -36,12 +37,13 @@ from celerity_py.vocabulary.index_spaces import NothingToDo, box_of, boxes, gran
 from celerity_py.vocabulary.integers import to_flag
 from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.static_types import HostTaskPlace
-from celerity_py.vocabulary.submissions import CollectiveSubmission, Submission
+from celerity_py.vocabulary.submissions import CollectiveSubmission, DivisibleSubmission, Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
 
 _PLACES: Final = get_args(HostTaskPlace)
+_SPLIT_AUTO: Final = SPLITS.index("split_auto")
 
 
 def connect(runtime: Runtime) -> None:
@@ -130,9 +132,12 @@ class SubmitDelegate:
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
-        submission = Submission("kernel", label, function, kept, box, frame)
+        is_divisible = not (self.may_repeat or reductions or is_custom or division.split == _SPLIT_AUTO)
+        submission = (DivisibleSubmission if is_divisible else Submission)("kernel", label, function, kept, box, frame)
         if not box:
             raise NothingToDo(submission)
+        if isinstance(submission, DivisibleSubmission):
+            submission.known_mappers = KnownMappers([access.mapper for access in accesses], (granularity or (1,))[0])
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)

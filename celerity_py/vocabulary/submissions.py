@@ -13,6 +13,7 @@ from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
+    from celerity_py.calls.divided_calls import KnownMappers
     from celerity_py.calls.outer_variables import OuterValue
     from celerity_py.runtime.collective_groups import CollectiveGroup
     from celerity_py.runtime.futures import Future
@@ -114,6 +115,15 @@ class Submission(SubmissionRecord):
     def describe(self) -> str:
         """Kind, name and origin, as the subject of an error message."""
         return f"{self.label} (submitted at {self.site})"
+
+
+class DivisibleSubmission(Submission):
+    """With CHECK: the entry of a kernel whose chunks can be divided further."""
+
+    __slots__ = ("known_mappers",)
+
+    #: Set by the call that submits it.
+    known_mappers: KnownMappers
 
 
 class CollectiveSubmission(Submission):

@@ -25,11 +25,12 @@ PAGE = "report/page.html", "report/page.css", "report/page.js"
 INSTALLED = {
     "celerity_py": """
         __init__ __main__ access buffer configuration errors fences hints host_objects kernels loops
-        progress_bars queue random recordings reductions single_import small_operations
+        progress_bars queue random recordings redistribution reductions single_import small_operations
     """,
     "celerity_py/calls": """
-        __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
-        named_paths outer_variables padding partial_results reached_values views
+        __init__ call_checks divided_calls empty_reductions execution fill_patterns hidden_mistakes host_combination
+        host_reducers kept_arrays named_paths outer_variables padding partial_results reached_values
+        repeatable_functions views
     """,
     "celerity_py/cli": """
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words

@@ -48,7 +48,7 @@ def run(memory: Any, function: Callable[..., None], *accesses: tuple[int, list[B
     ports = [Port(record, mode) for mode, _ in accesses]
     submission = Submission("kernel", "step", function, ports, record.box, sys._getframe())
     binder = UnprotectedBinder()
-    with CallChecks().around(submission, bindings, binder) as filled:
+    with CallChecks().around(submission, None, bindings, binder) as filled:
         function(*binder.arguments(submission, iter(filled), iter(())))
 
 
