@@ -19,6 +19,7 @@ from celerity_py.host_objects import HostObject, Object
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.loops import Keep, Loop, LoopOptions
 from celerity_py.recordings import Recording, record, replay
+from celerity_py.redistribution import redistribute
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.closed import CLOSED
 from celerity_py.runtime.futures import Future
@@ -31,6 +32,7 @@ from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.static_types import FencePlace, FenceRanks
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
     from celerity_py.graphs.graphs import Graphs
@@ -230,7 +232,7 @@ class Queue(IsHandle):
 
         Raises:
             ArgumentTypeError: If `buffer` is no buffer, or `value` no single value.
-            UsageError: If the elements cannot hold the value, or the box is empty or not inside of the buffer.
+            UsageError: If the elements cannot hold the value, or the box is not inside of the buffer.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
@@ -256,12 +258,37 @@ class Queue(IsHandle):
 
         Raises:
             ArgumentTypeError: If `target` or `source` is no buffer.
-            UsageError: If dtypes or extents differ, a box is empty or not inside of its buffer, or the boxes overlap in
+            UsageError: If dtypes or extents differ, a box is not inside of its buffer, or the boxes overlap in
                 the same buffer.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
         copy(self._runtime, target, source, (target_box, source_box), _getframe(1), self._priority)
+
+    def redistribute(self, target: Buffer[Element], source: Buffer[Element], counts: Any) -> npt.NDArray[np.int64]:
+        """Submit kernels that move the rows of a buffer into buckets, as MPI_Alltoallv does. Collective.
+
+        The source consists of blocks, into which `access.even_split()` divides its rows. Each block begins with its
+        rows for bucket 0, then has those for bucket 1, and so on. Further rows belong to no bucket. The target gets
+        the rows of bucket 0 from all blocks in their order, then those of bucket 1, and so on. Its other rows stay.
+
+        Args:
+            target: The buffer to write, of one to three dimensions.
+            source: Another buffer, of the same dtype and the same extents behind the rows.
+            counts: Numbers of rows, an array of integers on the host with a row per block and a column per bucket, such
+                as `queue.fence(counts).result()`. The same on all ranks.
+
+        Returns:
+            The first row of each bucket in the target, and behind them the number of rows: one entry more than there
+            are buckets. Read-only.
+
+        Raises:
+            ArgumentTypeError: If `target` or `source` is no buffer, or `counts` no array of integers.
+            UsageError: If the buffers do not fit, a count is negative, or a block or the target has fewer rows.
+            NestedUse: If called inside of a kernel, host task, mapper or callback.
+            CelerityError: If an earlier task failed.
+        """
+        return redistribute(self._runtime, target, source, counts, _getframe(1), self._priority)
 
     # ---- repetitions
 

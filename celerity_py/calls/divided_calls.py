@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from celerity_py._native import Box, RangeMapper, Region
-from celerity_py.calls.hidden_mistakes import forget
+from celerity_py.calls.hidden_mistakes import forget, refuse_hidden
 from celerity_py.calls.repeatable_functions import may_run_again
 from celerity_py.calls.views import View
 from celerity_py.executor.failures.failure import describe_error
@@ -217,6 +217,7 @@ def _run(
     try:
         with np.errstate(all="ignore"):
             submission.function(Chunk(half, part.global_box, part.device, part.stream, part.xp), *arguments)
+        refuse_hidden(submission)
     except Exception as raised:  # noqa: BLE001 - the code of users
         forget(submission)
         error = describe_error(raised)

@@ -68,8 +68,9 @@ def describe(notice: PlanningNotice) -> str:
         where = "host memory" if notice.device is None else f"the memory of device {notice.device}"
         return (
             f"buffer {buffer} was allocated {notice.number} times so far in {where}, because its accesses keep growing "
-            f"or are scattered. Each time its contents are copied. Let one of the first tasks access all that later "
-            f"ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or infinite)."
+            f"or are scattered. Where they grow, a larger allocation takes over the contents by a copy: let one of the "
+            f"first tasks access all that later ones will, or look further ahead (CELERITY_LOOKAHEAD=auto, or "
+            f"infinite). Scattered boxes have allocations of their own, without copies."
         )
     if notice.kind == "full_lookahead":
         return (

@@ -136,6 +136,11 @@ def _explain_overlap(violation: AccessViolation, writer: Access, other: Access) 
         )
     else:
         remedy = "write disjoint parts, or read the old values from a second buffer."
+        if other.port.mode == READ:
+            remedy += (
+                " A small part, such as a row that all chunks read, goes into a small buffer first: "
+                "queue.copy(row, buffer, source_box=box)."
+            )
     return (
         f"buffer {record.label} through {describe(writer.mapper)}: chunk {show(violation.chunk)} writes "
         f"{show(violation.where) if record.shape else 'its only element'}, which chunk {show(violation.other_chunk)} "

@@ -49,6 +49,10 @@ _HOW_TOS = {
         "host tasks": "the largest element is 4.0",
         "host objects": "[16.0, 32.0, 64.0]",
         "collective host tasks": "[0. 1. 2. 3.]",
+        "one file": "51200.0",
+    },
+    "exchanges": {
+        "sort": "[   0    1    2 4095]",
     },
     "loops": {
         "repetitions": "999.9528",
