@@ -144,7 +144,8 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "plan_totals", [](const scheduler& self) { return to_python(self.totals()); }, nb::sig("def plan_totals(self) -> dict[str, typing.Any]"),
 	        "Of a dry run: the instructions planned so far by kind, bytes by link, and memory in the order of the plan.")
-	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
+	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
+	        "Counts, and the seconds the thread was busy and idle.");
 }
 
 } // namespace celerity::native

@@ -44,7 +44,7 @@ nb::object submission_table::add_record(const std::uint64_t id, const nb::handle
 }
 
 void submission_table::take_back(const std::uint64_t id, const bool has_launch) {
-	if(has_launch) m_executor->take_back_launch(submission_id(id));
+	if(has_launch) m_executor->launches().take_back(submission_id(id));
 	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id));
 	if(!number || PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
 }
@@ -65,15 +65,15 @@ void submission_table::enter(const nb::handle submission, submitted_task&& submi
 	std::uint64_t raw = 0;
 	try {
 		if(fence_destination != nullptr && m_executor != nullptr) {
-			raw = m_executor->register_user_memory(fence_destination, node.fence_box);
+			raw = m_executor->allocations().register_user_memory(fence_destination, node.fence_box);
 			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id::of_user(node.fence_destination.memory, raw);
 		}
-		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
+		if(launch.has_value()) m_executor->launches().add(id, std::move(*launch));
 		m_scheduler.submit(std::move(node));
 	} catch(...) {
 		take_back(id.value, launch.has_value());
-		if(raw != 0) m_executor->unregister_user_memory(raw);
+		if(raw != 0) m_executor->allocations().unregister_user_memory(raw);
 		throw;
 	}
 	count(1, num_reductions);
@@ -89,7 +89,7 @@ std::uint64_t submission_table::enter_again(const std::span<const repeated_task>
 		for(const auto& each : tasks) {
 			add_record(first + num_added, each.submission);
 			++num_added;
-			if(each.launch->has_value()) m_executor->register_launch(submission_id(first + num_added - 1), native_launch(**each.launch));
+			if(each.launch->has_value()) m_executor->launches().add(submission_id(first + num_added - 1), native_launch(**each.launch));
 			num_reductions += each.num_reductions;
 		}
 		m_scheduler.replay(std::move(program), repetitions, site);

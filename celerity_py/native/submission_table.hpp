@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-#include "executor/core/backends/native_launch.hpp"
+#include "executor/core/devices/native_launch.hpp"
 #include "executor/core/loop/executor_loop.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "scheduler/core/vocabulary/task.hpp"

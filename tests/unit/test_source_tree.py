@@ -15,8 +15,8 @@ CORES = ("scheduler/core", "executor/core")
 ROOMS = {
     "scheduler/core": ("base", "geometry", "vocabulary", "graphs", "instruction_graph", "replay", "pipeline"),
     "executor/core": (
-        *("threads", "events", "memory", "engine", "backends", "transfers"),
-        *("backends/cpu", "backends/cuda", "loop"),
+        *("threads", "events", "memory", "engine", "devices", "transfers"),
+        *("backends/cpu", "backends/cuda", "dispatch", "runs", "loop"),
     ),
 }
 # The parts of the scheduler that the executor sees: data types, not its generators.

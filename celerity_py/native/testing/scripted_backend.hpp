@@ -14,7 +14,8 @@
 #include <variant>
 #include <vector>
 
-#include "executor/core/backends/backend.hpp"
+#include "executor/core/devices/backend.hpp"
+#include "executor/core/devices/direct_devices.hpp"
 
 namespace celerity::native {
 
@@ -27,7 +28,7 @@ struct scripted_options {
 	bool host_copies_apart = false; ///< the lane of copies within the host cannot wait for the others
 };
 
-class scripted_backend final : public backend {
+class scripted_backend final : public backend, public direct_devices, public kernel_launcher {
   public:
 	/// A kernel that the executor itself has enqueued, with the data for its body.
 	struct launched_kernel {
@@ -75,7 +76,10 @@ class scripted_backend final : public backend {
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position /* position */) override {}
 
-	bool has_direct_transfers() const override { return true; }
+	kernel_launcher* launcher() override { return this; }
+	direct_devices* direct() override { return this; }
+	bool signals_flags() const override { return false; }
+	void close_peers() override {}
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	shared_location locate(memory_id memory, const void* address) const override;

@@ -38,8 +38,7 @@ void out_of_order_engine::validate() const {
 
 std::string out_of_order_engine::describe(const node& n) const {
 	return "instruction " + std::to_string(n.id.value) + " (" + name_of(n.policy) + ", " + state_names[static_cast<std::size_t>(n.state)] + ", "
-	       + std::to_string(n.num_blocking) + " blocking, " + std::to_string(n.num_incomplete) + " incomplete, " + std::to_string(n.num_remote)
-	       + " remote)";
+	       + std::to_string(n.num_blocking) + " blocking, " + std::to_string(n.num_incomplete) + " incomplete, " + std::to_string(n.num_remote) + " remote)";
 }
 
 const char* out_of_order_engine::find_contradiction(const slot_type slot) const {
@@ -66,7 +65,8 @@ const char* out_of_order_engine::find_contradiction_in_edges(const slot_type slo
 		const slot_type earlier = m_window.find(id);
 		if(earlier == instruction_window::no_slot) continue;
 		const node& predecessor = m_nodes[earlier];
-		if(std::find(predecessor.successors.begin(), predecessor.successors.end(), slot) == predecessor.successors.end()) return "a predecessor does not know it";
+		if(std::find(predecessor.successors.begin(), predecessor.successors.end(), slot) == predecessor.successors.end())
+			return "a predecessor does not know it";
 		++num_incomplete;
 		if(!is_satisfied_by_issue(predecessor, n)) {
 			++num_blocking;

@@ -9,7 +9,7 @@
 #include <functional>
 #include <optional>
 
-#include "backends/backend.hpp"
+#include "devices/direct_devices.hpp"
 #include "memory/shared_memory.hpp"
 #include "pilot_ring.hpp"
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "backends/backend.hpp"
+#include "devices/backend.hpp"
 #include "scheduler/core/base/names.hpp"
 
 namespace celerity::cuda {

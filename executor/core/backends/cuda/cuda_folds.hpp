@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/backend.hpp"
+#include "devices/backend.hpp"
 #include "cuda_driver.hpp"
 
 namespace celerity {

@@ -16,7 +16,7 @@
 #include <variant>
 #include <vector>
 
-#include "backends/backend.hpp"
+#include "devices/direct_devices.hpp"
 #include "cuda_graph.hpp"
 #include "cuda_lane.hpp"
 #include "cuda_signals.hpp"

@@ -8,6 +8,7 @@
 
 #include "events/executor_events.hpp"
 #include "scheduler/core/vocabulary/instruction_sink.hpp"
+#include "threads/event_count.hpp"
 
 namespace celerity {
 
@@ -40,11 +41,17 @@ struct executor_mail {
 
 class executor_inbox {
   public:
-	/// Calls add(mail). Any thread.
+	/// `wake_up` is signalled at each post; it outlives the inbox.
+	explicit executor_inbox(event_count& wake_up) : m_wake_up(wake_up) {}
+
+	/// Calls add(mail), and wakes the executor thread. Any thread.
 	template <typename F>
 	void post(F&& add) {
-		const std::lock_guard lock(m_mutex);
-		add(m_mail);
+		{
+			const std::lock_guard lock(m_mutex);
+			add(m_mail);
+		}
+		m_wake_up.signal();
 	}
 	/// The mail since the last call; valid until the next one. Executor thread.
 	executor_mail& take() {
@@ -55,6 +62,7 @@ class executor_inbox {
 	}
 
   private:
+	event_count& m_wake_up;
 	std::mutex m_mutex;
 	executor_mail m_mail;
 	executor_mail m_taken;

@@ -9,8 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/backend.hpp"
+#include "devices/backend.hpp"
 #include "events/executor_events.hpp"
+#include "executor_inbox.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "threads/call_queue.hpp"
@@ -26,17 +27,22 @@ struct kernel_job {
 /// Calls of user functions, on their way from the executor's thread to launcher and host-task threads, until they are done. Any thread.
 class call_board {
   public:
-	call_board(std::size_t num_devices, backend& lanes, trace_recorder* trace);
+	/// `inbox` hears of calls that return.
+	call_board(std::size_t num_devices, backend& lanes, executor_inbox& inbox, trace_recorder* trace);
 
 	/// Jobs for one lane are of one queue, as they must begin in the order of the lane.
 	void push(const device_id device, kernel_job&& job, const queue_priority queue) { m_kernels[device.value]->push(std::move(job), queue); }
 	void push(host_call&& call, const queue_priority queue) { m_host_calls.push(std::move(call), queue); }
 
-	/// Blocks; nothing after close().
+	/// Blocks; nothing after close(). One thread per device: the device's kernels run in the order in which they are handed out.
 	std::optional<kernel_call> next_kernel(device_id device);
+	/// The kernel's function has returned; its work may still run on its lane.
 	void kernel_returned(call_ticket ticket);
+	/// Blocks; nothing after close(). Any number of threads.
 	std::optional<host_call> next_host_task();
-	void host_task_done(const call_ticket ticket) { take_running(ticket, false); }
+	/// A host task that is running waits for other ranks: with `sync`, it no longer keeps others from being issued. Once per call.
+	void host_task_waits(call_ticket ticket);
+	void host_task_done(call_ticket ticket);
 	/// Whether next_kernel() and next_host_task() return at once.
 	bool has_kernel(const device_id device) { return m_kernels.at(device.value)->has_call(); }
 	bool has_host_task() { return m_host_calls.has_call(); }
@@ -56,6 +62,7 @@ class call_board {
 	};
 
 	backend& m_backend;
+	executor_inbox& m_inbox;
 	trace_recorder* const m_trace;
 	std::vector<std::unique_ptr<call_queue<kernel_job>>> m_kernels; ///< by device
 	call_queue<host_call> m_host_calls;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-#include "instruction_facts.hpp"
+#include "dispatch/instruction_facts.hpp"
 #include "scheduler/core/base/transitive_order.hpp"
 
 namespace celerity {

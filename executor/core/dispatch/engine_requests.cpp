@@ -44,10 +44,10 @@ engine_request make_request(const instruction& item, const request_rules& rules)
 		                   is_native ? issue_policy::plain : by_launcher);
 	               },
 	               [&](const send_instruction& send) {
-		               if(rules.direct.is_direct(send)) to_lane(rules.devices.signal_class(send.source.memory), issue_policy::signal);
+		               if(rules.direct.is_direct(send)) to_lane(rules.direct.lanes->signal_class(send.source.memory), issue_policy::signal);
 	               },
 	               [&](const receive_instruction& receive) {
-		               if(rules.direct.has_peers()) to_lane(rules.devices.pull_class(receive.destination.memory), issue_policy::pull);
+		               if(rules.direct.has_peers()) to_lane(rules.direct.lanes->pull_class(receive.destination.memory), issue_policy::pull);
 	               },
 	               [&](const split_receive_instruction&) {
 		               if(rules.direct.has_peers()) throw std::logic_error("a rank with direct peers receives where it reads, never in parts");

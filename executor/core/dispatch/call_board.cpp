@@ -8,7 +8,8 @@
 
 namespace celerity {
 
-call_board::call_board(const std::size_t num_devices, backend& lanes, trace_recorder* const trace) : m_backend(lanes), m_trace(trace) {
+call_board::call_board(const std::size_t num_devices, backend& lanes, executor_inbox& inbox, trace_recorder* const trace)
+    : m_backend(lanes), m_inbox(inbox), m_trace(trace) {
 	for(std::size_t d = 0; d < num_devices; ++d) m_kernels.push_back(std::make_unique<call_queue<kernel_job>>());
 }
 
@@ -22,7 +23,19 @@ std::optional<kernel_call> call_board::next_kernel(const device_id device) {
 	return std::nullopt;
 }
 
-void call_board::kernel_returned(const call_ticket ticket) { m_backend.end_kernel(take_running(ticket, true).position); }
+void call_board::kernel_returned(const call_ticket ticket) {
+	m_backend.end_kernel(take_running(ticket, true).position);
+	if(m_backend.defers_kernels()) m_inbox.post([&](executor_mail& mail) { mail.launches.push_back(instruction_id(ticket)); });
+}
+
+void call_board::host_task_waits(const call_ticket ticket) {
+	m_inbox.post([&](executor_mail& mail) { mail.waiting_calls.push_back(instruction_id(ticket)); });
+}
+
+void call_board::host_task_done(const call_ticket ticket) {
+	take_running(ticket, false);
+	m_inbox.post([&](executor_mail& mail) { mail.host_calls.push_back(instruction_id(ticket)); });
+}
 
 std::optional<host_call> call_board::next_host_task() {
 	auto call = m_host_calls.pop();

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "backends/backend.hpp"
-#include "backends/native_launch.hpp"
+#include "devices/backend.hpp"
+#include "devices/native_launch.hpp"
 #include "engine/out_of_order_engine.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
 #include "transfers/direct_context.hpp"

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Copies on the streams of cuda_backend.
-#include "cuda_backend.hpp"
+#include "cuda_copies.hpp"
 
 #include <algorithm>
-#include <utility>
 
-#include "memory/nd_copy.hpp"
+#include "scheduler/core/base/overloaded.hpp"
 
 namespace celerity {
 
-void cuda_backend::issue_on(cuda_lane& lane, const copy_operation& operation) { copy(lane.stream(), operation); }
+cuda_copies::cuda_copies(const cuda_devices& devices, const std::vector<cuda_small_copies::functions>& kernels) : m_driver(devices.driver()) {
+	int max_pitch = 0;
+	m_driver.check(m_driver.device_get_attribute(&max_pitch, cuda::attribute_max_pitch, devices.front().handle), "cuDeviceGetAttribute");
+	m_max_pitch_bytes = static_cast<std::size_t>(max_pitch);
+	m_small_copies.resize(devices.size());
+	for(std::size_t d = 0; d < kernels.size(); ++d) m_small_copies[d].set_functions(kernels[d]);
+}
 
 static_assert(max_gathered_boxes <= cuda_small_copies::max_parts);
 
-void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) {
+void cuda_copies::gather(const cuda_lane& lane, const std::vector<copy_operation>& gathered) {
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
 	if(small.is_available() && std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); })) {
@@ -24,7 +28,7 @@ void cuda_backend::issue_on(cuda_lane& lane, const std::vector<copy_operation>& 
 }
 
 // For graphs that wait for each other: copy engines may not begin their copies between devices of a process, and the graphs stand still. See decisions.md.
-void cuda_backend::copy_by_kernels(const cuda_lane& lane, const std::span<const copy_operation> copies) {
+void cuda_copies::copy_by_kernels(const cuda_lane& lane, const std::span<const copy_operation> copies) {
 	auto& small = m_small_copies[lane.device()];
 	small.clear();
 	for(const auto& operation : copies) {
@@ -40,14 +44,14 @@ void cuda_backend::copy_by_kernels(const cuda_lane& lane, const std::span<const 
 	small.launch(m_driver, lane.stream());
 }
 
-void cuda_backend::copy(const cuda::stream stream, const copy_operation& operation) {
+void cuda_copies::copy(const cuda::stream stream, const copy_operation& operation) {
 	const auto &source = operation.source, &destination = operation.destination;
 	for_each_strided_copy(source.array, destination.array, operation.boxes, operation.element_size_bytes, [&](const strided_copy& runs) {
 		copy_runs(stream, source.address + runs.source_offset_bytes, destination.address + runs.destination_offset_bytes, runs);
 	});
 }
 
-void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const source, std::byte* const destination, const strided_copy& runs) {
+void cuda_copies::copy_runs(const cuda::stream stream, const std::byte* const source, std::byte* const destination, const strided_copy& runs) {
 	const auto& inner = runs.loops[0];
 	const auto& outer = runs.loops[1];
 	const bool has_inner = runs.num_loops >= 1 && inner.count > 1;
@@ -101,11 +105,23 @@ void cuda_backend::copy_runs(const cuda::stream stream, const std::byte* const s
 	}
 }
 
-bool cuda_backend::add(cuda_small_copies& small, const copy_operation& copy) {
+bool cuda_copies::add(cuda_small_copies& small, const copy_operation& copy) {
 	bool fits = true;
 	for_each_strided_copy(copy.source.array, copy.destination.array, copy.boxes, copy.element_size_bytes,
 	    [&](const strided_copy& runs) { fits = fits && small.add(copy.source.address, copy.destination.address, runs); });
 	return fits;
+}
+
+bool cuda_copies::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {
+	return std::visit(overloaded{
+	                      [&](const copy_operation& copy) { return add(small, copy); },
+	                      [&](const std::vector<copy_operation>& gathered) {
+		                      return std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); });
+	                      },
+	                      [](const launch_operation&) { return false; },
+	                      [](const fold_operation&) { return false; },
+	                  },
+	    what);
 }
 
 } // namespace celerity

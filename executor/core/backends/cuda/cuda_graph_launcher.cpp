@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Graphs: operations that the driver puts on a device by one call.
-#include "cuda_backend.hpp"
+#include "cuda_graph_launcher.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -10,7 +9,7 @@
 #include <variant>
 
 #include "cuda_exchange.hpp"
-#include "scheduler/core/base/overloaded.hpp"
+#include "scheduler/core/base/small_vector.hpp"
 
 namespace celerity {
 
@@ -63,21 +62,49 @@ queue_priority queue_of(const cuda_graph_node& node) { return is_kernel(node) ? 
 
 } // namespace
 
+cuda_graph_launcher::cuda_graph_launcher(backend& memory, const cuda_devices& devices, cuda_lanes& lanes, cuda_issuer& issuer, cuda_copies& copies,
+    const cuda_options& options, const std::atomic<bool>& is_cancelled)
+    : m_driver(devices.driver()), m_memory(memory), m_devices(devices), m_lanes(lanes), m_issuer(issuer), m_copies(copies), m_is_cancelled(is_cancelled) {
+	if(devices.size() == 1) {
+		if(options.graphs_exchange && devices.may_kernels_wait()) make_stop_word();
+	} else if(options.graphs) {
+		join_devices(options);
+	}
+	m_is_available = options.graphs && (devices.size() == 1 || !m_positions.empty());
+	m_exchanges = m_is_available && options.graphs_exchange && devices.size() == 1 && copies.small(0).is_available() && m_stop_word != nullptr;
+}
+
 // Kernels of one device write flags into the memory of others, and wait for them.
-void cuda_backend::add_graph_lanes() {
+void cuda_graph_launcher::join_devices(const cuda_options& options) {
 	std::set<int> ordinals;
 	for(const auto& device : m_devices) ordinals.insert(device.ordinal);
-	if(ordinals.size() < m_devices.size() || m_options.small_copies.empty() || !probe(m_options.ordinals).all_peers || !may_kernels_wait()) return;
-	make_stop_word();
-	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
-		m_graph_positions.push_back({static_cast<lane_index>(m_lanes.size()), 0});
-		m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, 0));
-		m_device_of_lane.push_back(d);
+	if(ordinals.size() < m_devices.size() || options.small_copies.empty() || !cuda_devices::probe(options.ordinals).all_peers
+	    || !m_devices.may_kernels_wait()) {
+		return;
 	}
+	make_stop_word();
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) m_positions.push_back({m_lanes.add_for_graphs(d), 0});
+}
+
+void cuda_graph_launcher::make_stop_word() {
+	m_devices.make_current(m_devices.front().context);
+	void* word = nullptr;
+	m_driver.check(m_driver.host_allocate(&word, sizeof(std::uint32_t), cuda::host_memory_portable | cuda::host_memory_mapped), "cuMemHostAlloc");
+	m_stop_word = static_cast<std::uint32_t*>(word);
+	*m_stop_word = 0;
+}
+
+void cuda_graph_launcher::stop() {
+	if(m_stop_word != nullptr) std::atomic_ref(*m_stop_word).store(1, std::memory_order_relaxed);
+}
+
+void cuda_graph_launcher::release() {
+	if(m_flag_stream != nullptr) m_driver.stream_destroy(m_flag_stream);
+	if(m_stop_word != nullptr) m_driver.host_free(m_stop_word);
 }
 
 // A kernel of a graph runs on the multiprocessors of the stream that has captured it, wherever the graph is launched. Exchanges and copies run on any.
-cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part& part) {
+cuda::graph cuda_graph_launcher::capture(const cuda_graph& graph, const cuda_graph_part& part) {
 	int least = 0;
 	int greatest = 0; // smaller is more urgent
 	m_driver.check(m_driver.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
@@ -89,9 +116,9 @@ cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part
 	};
 	const auto whole = make_lane(nullptr);
 	std::unique_ptr<cuda_lane> share, rest;
-	if(!m_splits.empty()) {
-		share = make_lane(m_splits[part.device.value].share);
-		rest = make_lane(m_splits[part.device.value].rest);
+	if(const auto* const split = m_lanes.split_of(part.device)) {
+		share = make_lane(split->share);
+		rest = make_lane(split->rest);
 	}
 	open_capture captured(m_driver, whole->stream());
 	if(share != nullptr) {
@@ -100,7 +127,7 @@ cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part
 	}
 	const auto lane_for = [&](const cuda_graph_node& node) -> cuda_lane& {
 		if(share == nullptr || !is_kernel(node)) return *whole;
-		return m_queues[queue_of(node)].load(std::memory_order_relaxed) == queue_state::apart ? *share : *rest;
+		return m_lanes.is_apart(queue_of(node)) ? *share : *rest;
 	};
 	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each node of the part
 	std::vector<cuda::graph_node> before;
@@ -112,9 +139,9 @@ cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part
 		if(node.is_exchange()) {
 			issue_exchange(lane, graph, part, node);
 		} else if(node.fetches) {
-			copy_by_kernels(lane, copies_of(*node.what));
+			m_copies.copy_by_kernels(lane, copies_of(*node.what));
 		} else {
-			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
+			std::visit([&](const auto& what) { m_issuer.issue_on(lane, what); }, *node.what);
 		}
 		last_nodes.push_back(captured.latest_nodes(lane.stream()));
 		// As on streams: exchanges and borders before the kernels of all queues. They would otherwise begin when the last blocks of an earlier kernel have.
@@ -130,77 +157,66 @@ cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part
 	return captured.end();
 }
 
-void cuda_backend::set_priority(const cuda::graph_node kernel, const int priority) const {
+void cuda_graph_launcher::set_priority(const cuda::graph_node kernel, const int priority) const {
 	cuda::launch_attribute attribute{};
 	attribute.priority = priority;
 	m_driver.check(m_driver.graph_set_kernel_attribute(kernel, cuda::launch_attribute_priority, &attribute), "cuGraphKernelNodeSetAttribute");
 }
 
-void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node) {
+void cuda_graph_launcher::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node) {
 	const auto address_of = [&](const std::uint32_t flag) { return graph.flag(device_id(lane.device()), flag); };
 	cuda_exchange exchange;
 	for(const auto flag : node.raised) exchange.raise(address_of(flag));
 	for(const auto flag : node.awaited) exchange.await(address_of(flag));
 	for(const auto flag : node.awaited_by_end) exchange.await_by_end(address_of(flag));
 	for(const auto& put : node.puts) exchange.put(put.copy, graph.inbox_of_put(part, put), address_of(put.flag));
-	auto& small = m_small_copies[lane.device()];
+	auto& small = m_copies.small(lane.device());
 	small.clear();
 	const auto copies = node.what.has_value() ? copies_of(*node.what) : std::span<const copy_operation>();
 	for(std::size_t i = 0; i < copies.size(); ++i) {
 		if(i < node.arrivals.size() && node.arrivals[i].flag.has_value()) {
 			exchange.fetch(copies[i], graph.inbox_of_arrival(part, node.arrivals[i]), address_of(*node.arrivals[i].flag));
 		} else {
-			add(small, copies[i]);
+			cuda_copies::add(small, copies[i]);
 		}
 	}
 	exchange.fetch(small.parts());
-	exchange.launch(m_driver, m_small_copies[lane.device()].compiled().exchange, lane.stream(), cuda::to_device_pointer(m_stop_word));
+	exchange.launch(m_driver, small.compiled().exchange, lane.stream(), cuda::to_device_pointer(m_stop_word));
 }
 
-bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {
-	return std::visit(overloaded{
-	                      [&](const copy_operation& copy) { return add(small, copy); },
-	                      [&](const std::vector<copy_operation>& gathered) {
-		                      return std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); });
-	                      },
-	                      [](const launch_operation&) { return false; },
-	                      [](const fold_operation&) { return false; },
-	                  },
-	    what);
-}
-
-bool cuda_backend::do_graphs_exchange() const {
-	return has_graphs() && m_options.graphs_exchange && m_devices.size() == 1 && m_small_copies.front().is_available() && m_stop_word != nullptr;
-}
-
-std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const graph_operation> operations, const std::size_t num_flags) {
+std::unique_ptr<operation_graph> cuda_graph_launcher::make(const std::span<const graph_operation> operations, const std::size_t num_flags) {
 	cuda_small_copies scratch;
 	const auto fits = [&](const decltype(graph_operation::what)& what) {
 		scratch.clear();
-		return add_all(scratch, what) && scratch.may_exchange();
+		return cuda_copies::add_all(scratch, what) && scratch.may_exchange();
 	};
 	auto graph = std::make_unique<cuda_graph>(m_driver, part_by_device(operations, num_flags, fits), m_is_cancelled);
 	for(const auto& part : graph->parts) {
 		const auto size_bytes = cuda_graph::memory_bytes(part);
 		if(size_bytes == 0) continue;
-		auto* const address = allocate(memory_of(part.device), size_bytes, cuda_graph::bytes_per_word);
-		graph->set_memory(part.device, *m_devices.at(part.device.value).arena, address);
-		fill(memory_of(part.device), address, size_bytes, 0);
+		auto* const address = m_memory.allocate(memory_of(part.device), size_bytes, cuda_graph::bytes_per_word);
+		graph->set_memory(part.device, *m_devices[part.device.value].arena, address);
+		m_devices.fill(memory_of(part.device), address, size_bytes, 0);
 	}
 	return graph;
 }
 
 // Kernels in the graph of one device may wait for that of another one, which nothing may hold up. So all handles exist before the first launch, and no launch
 // comes before the launches of earlier runs on all devices.
-void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
+void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
 	auto& graph = static_cast<cuda_graph&>(operations);
-	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
+	if(graph.parts.size() == 1)
+		return m_issuer.hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
 	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
 		std::vector<lane_position> behind;
 		for(auto& part : graph.parts) {
-			auto& last = m_graph_positions.at(part.device.value);
+			auto& last = m_positions.at(part.device.value);
 			++last.sequence;
-			hand_over(last, before, cuda_graph_step{&graph, &part, !launches, launches});
+			small_vector<lane_position, 8> others; // the stream keeps its own order
+			for(const auto& earlier : before.positions) {
+				if(earlier.lane != last.lane) others.push_back(earlier);
+			}
+			m_issuer.hand_over(last, {std::span(others.data(), others.size()), before.answers}, cuda_graph_step{&graph, &part, !launches, launches});
 			behind.push_back(last);
 		}
 		return behind;
@@ -208,21 +224,21 @@ void cuda_backend::enqueue_graph(const lane_position position, const lane_waits&
 	hand_over_parts({}, false);
 	std::vector<lane_position> before;
 	const auto wait_for = [&](const lane_position& earlier) {
-		if(earlier == m_latest_graph.complete) { // a wait that follows other waits takes the devices longer
-			before.insert(before.end(), m_latest_graph.parts.begin(), m_latest_graph.parts.end());
+		if(earlier == m_latest.complete) { // a wait that follows other waits takes the devices longer
+			before.insert(before.end(), m_latest.parts.begin(), m_latest.parts.end());
 		} else {
 			before.push_back(earlier);
 		}
 	};
 	for(const auto& earlier : waits.positions) wait_for(earlier);
 	if(position.sequence > 1) wait_for({position.lane, position.sequence - 1}); // as the parts run on other lanes
-	m_latest_graph = {position, hand_over_parts({before, waits.answers}, true)};
-	hand_over(position, {m_latest_graph.parts, {}}, shared_flag{}); // complete when all parts are
+	m_latest = {position, hand_over_parts({before, waits.answers}, true)};
+	m_issuer.hand_over(position, {m_latest.parts, {}}, shared_flag{}); // complete when all parts are
 }
 
 // Launches that follow each other on a stream take 2 us each. Many flags are therefore written on another stream while earlier launches of the graph run.
-void cuda_backend::set_flags(const cuda_lane& lane, const cuda_graph_step& step) {
-	auto& small = m_small_copies[lane.device()];
+void cuda_graph_launcher::set_flags(const cuda_lane& lane, const cuda_graph_step& step) {
+	auto& small = m_copies.small(lane.device());
 	const auto table = step.graph->flag(step.part->device, 0);
 	if(step.flags.size() <= cuda_small_copies::flags_per_launch) return small.set_flags(m_driver, lane.stream(), step.flags, table);
 	if(m_flag_stream == nullptr) m_driver.check(m_driver.stream_create(&m_flag_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
@@ -239,9 +255,9 @@ void cuda_backend::set_flags(const cuda_lane& lane, const cuda_graph_step& step)
 	m_driver.check(m_driver.event_record(next.is_taken, lane.stream()), "cuEventRecord");
 }
 
-void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
+void cuda_graph_launcher::issue(cuda_lane& lane, const cuda_graph_step& step) {
 	const auto& part = *step.part;
-	const auto& small = m_small_copies[lane.device()];
+	const auto& small = m_copies.small(lane.device());
 	if(part.handle == nullptr) {
 		const cuda::graph graph = capture(*step.graph, part);
 		const auto code = m_driver.graph_instantiate(&step.part->handle, graph, cuda::instantiate_with_node_priorities);

@@ -13,9 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/backend.hpp"
+#include "devices/graph_devices.hpp"
 #include "engine/out_of_order_engine.hpp"
-#include "engine_requests.hpp"
+#include "dispatch/engine_requests.hpp"
 #include "events/executor_statistics.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
