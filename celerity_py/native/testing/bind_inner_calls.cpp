@@ -101,7 +101,7 @@ void bind_inner_calls(nb::module_& m) {
 	    "device"_a, "Whether next_kernel(device) returns at once.");
 	m.def("has_host_task", [](executor_loop& executor) { return executor.calls().has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
 	m.def(
-	    "throttle", [](scheduler& target) { wait_until([&] { return target.throttle(signal_interval); }); }, "scheduler"_a,
+	    "throttle", [](scheduler& target) { wait_until([&] { return target.pace().throttle(signal_interval); }); }, "scheduler"_a,
 	    "Blocks while the planning is too far ahead of the execution, as a submit does.");
 	m.def(
 	    "set_paused", [](scheduler& scheduler, const bool paused) { scheduler.set_paused(paused); }, "scheduler"_a, "paused"_a,
