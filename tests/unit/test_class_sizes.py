@@ -13,7 +13,6 @@ MOST_MEMBERS = 30
 # Class -> why it may have more.
 ALLOWED_LARGER = {
     "driver": "a table of the driver's functions",
-    "scheduler": "the planner's face for all threads, with the rules of run-ahead and fairness",
     "out_of_order_engine": "one pure machine: each policy touches all of its queues and counts",
 }
 
