@@ -216,7 +216,7 @@ class rank {
 
 	void submit(task&& submitted, const std::shared_ptr<const native_kernel>& kernel) {
 		submitted.priority = m_num_submits++ % m_how.num_priorities;
-		while(!m_scheduler.throttle(100ms, submitted.priority)) {}
+		while(!m_scheduler.pace().throttle(100ms, submitted.priority)) {}
 		set_geometry(submitted);
 		register_launch(m_scheduler.next_submission(), kernel);
 		m_scheduler.submit(std::move(submitted));
@@ -235,7 +235,7 @@ class rank {
 	void peek() {
 		task reading;
 		for(const auto buffer : m_buffers) reading.accesses.push_back({buffer, access_mode::read, range_mapper::all()});
-		while(!m_scheduler.throttle(100ms)) {}
+		while(!m_scheduler.pace().throttle(100ms)) {}
 		const auto one = box(point{{0, 0, 0}}, point{{1, 1, 1}});
 		set_geometry(reading);
 		reading.geometry.global = one;
@@ -252,7 +252,7 @@ class rank {
 	}
 
 	void replay(const std::shared_ptr<const recorded_program>& recorded, const std::uint32_t turns) {
-		while(!m_scheduler.throttle(100ms, 0, true)) {}
+		while(!m_scheduler.pace().throttle(100ms, 0, true)) {}
 		auto submission = m_scheduler.next_submission();
 		for(std::size_t i = 0; i < turns * recorded->tasks.size(); ++i, ++submission.value) register_launch(submission, m_advance);
 		m_scheduler.replay(recorded, turns, 0);
