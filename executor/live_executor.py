@@ -40,6 +40,7 @@ from celerity_py.executor.network.communicator import (
 )
 from celerity_py.executor.network.pacing import Pacing, num_cores
 from celerity_py.executor.thread_flag import Flag
+from celerity_py.executor.watch.blocked_calls import BlockedCalls
 from celerity_py.executor.watch.leftovers import find_leftovers
 from celerity_py.executor.watch.program_activity import ProgramActivity
 from celerity_py.executor.watch.program_comparison import ProgramComparison
@@ -107,8 +108,12 @@ class LiveExecutor:
             self._comparison = ProgramComparison(program, communicator, delegate.describe_site)
         now_s = time.monotonic()
         activity = ProgramActivity(now_s)
+        self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
+        calls = {LiveExecutor._launch_kernels.__code__, LiveExecutor._run_host_tasks.__code__}
+        loops = calls, LiveExecutor._next_kernel.__code__
+        blocked = BlockedCalls(delegate, communicator.rank, self._threads, loops, self._times.stall_s)
         self._watchdog = ProgressWatchdog(
-            native, communicator, delegate, activity, self._comparison, self._times, now_s
+            native, communicator, delegate, activity, self._comparison, self._times, now_s, blocked
         )
         cores_per_rank = num_cores() / communicator.local_size
         self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct)
@@ -118,7 +123,6 @@ class LiveExecutor:
         self._keeps_interval_short = False
         self._stop_requested = Flag()
         self._has_shut_down = Flag()
-        self._threads = [threading.Thread(target=self._execute, name="celerity-executor", daemon=True)]
         for device in range(num_devices):
             name = f"celerity-device-{device}"
             self._threads.append(threading.Thread(target=self._launch_kernels, args=(device,), name=name, daemon=True))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.delegate import ExecutorDelegate, NativeExecutor
     from celerity_py.executor.failures.failure_handler import FailureTimes
     from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.executor.watch.blocked_calls import BlockedCalls
     from celerity_py.executor.watch.program_activity import ProgramActivity
     from celerity_py.executor.watch.program_comparison import ProgramComparison
 
@@ -61,6 +62,7 @@ class ProgressWatchdog:
         comparison: Of the programs; None with one rank.
         times: When to ask, to report, and to end the run.
         now_s: The time now.
+        blocked: Finds calls of tasks that look blocked; None if nobody wants to know.
     """
 
     def __init__(  # noqa: PLR0917 - a record
@@ -72,8 +74,10 @@ class ProgressWatchdog:
         comparison: ProgramComparison | None,
         times: FailureTimes,
         now_s: float,
+        blocked: BlockedCalls | None = None,
     ) -> None:
         self._native = native
+        self._blocked = blocked
         self._communicator = communicator
         self._delegate = delegate
         self._activity = activity
@@ -134,6 +138,8 @@ class ProgressWatchdog:
             self.note_progress(now_s)
         self._active = active
         self._tell_of_long_calls(now_s, active)
+        if self._blocked is not None and (told := self._blocked.look(now_s, self._moved_at_s, active)):
+            print_whole(told)
         is_overdue = any(not entry.is_computing and entry.age_s >= self._times.compare_s for entry in active)
         if not is_overdue:
             self._query_interval_s = 0.0

@@ -67,7 +67,7 @@ INSTALLED = {
         mpi_library pacing strided_layout
     """,
     "celerity_py/executor/watch": """
-        __init__ leftovers program_activity program_comparison progress_watchdog silent_peers
+        __init__ blocked_calls leftovers program_activity program_comparison progress_watchdog silent_peers
     """,
     "celerity_py/scheduler": "__init__ errors",
 }

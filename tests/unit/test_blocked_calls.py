@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Host tasks and kernels that block for ever are named, with the line where they stand, and the run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import line_of, run
+
+PROGRAM = """
+    limit = threading.Timer(7, lambda: done.set())
+    limit.daemon = True
+    done = threading.Event()
+
+    def sleep(part, *views):
+        done.wait()  # here
+
+    def spin(part, *views):
+        while not done.is_set(): pass  # there
+
+    def compute(part, *views):
+        while not done.is_set():
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until: pass
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until: pass
+
+    with celerity.Queue() as queue:
+        limit.start()
+        u = celerity.Buffer.from_array(np.ones(8), name="u")
+        one = access.one_to_one()
+        {submit}  # submitted
+        queue.wait()
+        print("goes on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("submit", "told", "line"),
+    [
+        ("queue.host_task(sleep, u.read(access.all()))", "task 'sleep' {} and has used no processor time", "# here"),
+        ("queue.host_task(spin)", "task 'spin' {} all the while, and uses processor time", "# there"),
+        ("queue.parallel_for(8, sleep, u.read_write(one))", "task 'sleep' {} and has used no processor time", "# here"),
+        ("queue.parallel_for(8, compute, u.read_write(one))", "", ""),
+    ],
+)
+def test_a_call_that_looks_blocked_is_named_with_its_line(submit: str, told: str, line: str, tmp_path: Path) -> None:
+    outcome = run(tmp_path, PROGRAM.replace("{submit}", submit), CELERITY_STALL_S="4")
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout == "goes on\n"
+    lines = [text for text in outcome.stderr.splitlines() if "nothing has moved for" in text]
+    if not told:
+        assert not lines
+        return
+    (text,) = lines
+    where = f"(submitted at {line_of(tmp_path, '# submitted')}) is at {line_of(tmp_path, line)}"
+    assert text.startswith("celerity_py: rank 0: nothing has moved for ")
+    assert told.format(where) in text
+    assert text.endswith("this does not end the run.")
