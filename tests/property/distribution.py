@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from celerity_py._native_testing import COPY_REASONS, INSTRUCTION_KINDS
 from tests.property.loops import loop_features, replay_features
-from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, Flush, HostTask, Kernel, Program
+from tests.property.programs import Access, BufferDecl, Destroy, Epoch, Fence, Flush, HostTask, Kernel, Program
 from tests.verification.graph_records import Record
 
 COPY_PATHS = (
@@ -34,6 +34,7 @@ COPY_PATHS = (
 REQUIRED_FEATURES = (
     *("a buffer per step", "a buffer per step, with fences", "a buffer per step, many steps"),
     *("a gather per step", "a gather, cyclic", "replay of a task", "replay of several tasks"),
+    "periodic in some dimensions",
 )
 REQUIRED_PERCENT = 5
 
@@ -135,9 +136,7 @@ def features(program: Program) -> set[str]:
             result |= {f"{len(step.shape)}-D buffer", f"initial {step.initial}"}
             result |= {"initial contents on a device" for place in places if place >= 0}
         elif isinstance(step, Kernel | HostTask):
-            for access in step.accesses:
-                name = str(access.mapper).split("(")[0] if access.mapper.is_callable else access.mapper.kind
-                result |= {f"mode {access.mode}", f"mapper {name}"}
+            result |= {name for access in step.accesses for name in _access_features(access)}
             result.add(f"host task {step.on}" if isinstance(step, HostTask) else f"{len(step.box)}-D kernel")
             if isinstance(step, Kernel):
                 result |= _kernel_features(step)
@@ -153,6 +152,16 @@ def features(program: Program) -> set[str]:
             result.add("barrier" if step.action == "barrier" else "wait")
         elif isinstance(step, Flush):
             result.add("flush")
+    return result
+
+
+def _access_features(access: Access) -> set[str]:
+    mapper = access.mapper
+    name = str(mapper).split("(")[0] if mapper.is_callable else mapper.kind
+    result = {f"mode {access.mode}", f"mapper {name}"}
+    wrap = mapper.arguments[2] if name == "neighborhood" else False
+    if isinstance(wrap, tuple) and len(set(wrap)) > 1:
+        result.add("periodic in some dimensions")
     return result
 
 

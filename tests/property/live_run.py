@@ -30,6 +30,7 @@ from tests.property.interpreter import (
 )
 from tests.property.live_arguments import hints_of, mapper_for
 from tests.property.native_kernels import NativeKernels
+from tests.property.nothing import Nothing
 from tests.property.programs import (
     ON_HOST,
     Access,
@@ -238,6 +239,8 @@ class ProgramRun:
             number += isinstance(step, Task)
             self.queue = self.queues[self.program.settings.priority_of(number)]
             self._apply(number, step)
+            if self._buffers and self._choices.random() < 0.03:
+                self._do_nothing(number)
         self._fence_what_is_left()
         self._buffers.clear()
         for where, future, expected in self._fences:
@@ -363,6 +366,12 @@ class ProgramRun:
             constrain=task.granularity,
         )
         pairs.end()
+
+    def _do_nothing(self, number: int) -> None:
+        self.ways.add("nothing to do")
+        buffer = self._choices.choice(list(self._buffers.values()))
+        if wrong := Nothing(self.queue, self._choices).call(buffer):
+            self.mismatches.append(f"after S{number}: {wrong}")
 
     def _function(self, oracle: OracleTask) -> Callable[..., None]:
         """A function of its own, or a method of an object, which may be one that earlier tasks have used."""

@@ -336,7 +336,8 @@ class ProgramGenerator:
             return
         current, following = candidates[:2]
         extents = [self.draws.integer(0, 2) for _ in shape]
-        mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]))
+        wrap = tuple(chance(self.draws, 40) for _ in shape) if chance(self.draws, 50) else False
+        mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]), wrap=wrap)
         mode: Literal["write", "read_write"] = choice(self.draws, ["write", "read_write"])
         options = self.split_options(len(shape), True)[1:]
         for _ in range(self.draws.integer(1, 5)):
