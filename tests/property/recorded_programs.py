@@ -112,7 +112,8 @@ def _spread(chunk: Any, into: Any, result: Any, amount: int) -> None:
 
 def _gather(chunk: Any, into: Any, first: Any, rows: Array, amount: int) -> None:
     low, high = chunk.box.min[0], chunk.box.max[0]
-    into[chunk.box] = [_sum(np.array([first[int(row)] for row in each])) + _WIDE(amount) for each in rows[low:high]]
+    sums = [_sum(chunk.xp.stack([first[int(row)] for row in each])) for each in rows[low:high]]
+    into[chunk.box] = chunk.xp.stack(sums) + _WIDE(amount)
 
 
 def _add(chunk: Any, into: Any, frame: Any, amount: int) -> None:
@@ -121,7 +122,7 @@ def _add(chunk: Any, into: Any, frame: Any, amount: int) -> None:
 
 def _write(chunk: Any, into: Any, amount: int) -> None:
     low, high = chunk.box.min[0], chunk.box.max[0]
-    into[chunk.box] = np.arange(low, high, dtype=_WIDE) * _WIDE(amount)
+    into[chunk.box] = chunk.xp.arange(low, high, dtype=_WIDE) * _WIDE(amount)
 
 
 _KERNELS: dict[str, Callable[..., None]] = {"map": _map, "stencil": _stencil, "all": _all, "scale": _scale}
