@@ -208,7 +208,7 @@ def _run(
     sources: list[tuple[np.ndarray[Any, Any], Box]],
 ) -> _Half:
     arrays = [
-        memory[where.bounding_box.relative_slices(allocated)].copy()
+        np.array(memory[where.bounding_box.relative_slices(allocated)])  # also of a 0-D buffer, whose item is a scalar
         for where, (memory, allocated) in zip(regions, sources, strict=True)
     ]
     given = iter(zip(regions, arrays, strict=True))

@@ -220,3 +220,15 @@ def test_values_differ_by_more_than_rounding() -> None:
     assert differences(values, np.array([1e3, 1e-3, 0, -np.inf]), 1).tolist() == [False, False, True, True]
     assert differences(values, np.array([1e3, 2, np.nan, np.inf]), 1).tolist() == [False, True, False, False]
     assert differences(np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]]), 1).tolist() == [False, True]
+
+
+def test_a_kernel_may_read_a_single_value(queue: celerity.Queue, caplog: pytest.LogCaptureFixture) -> None:
+    def shift(chunk: Any, out: Any, value: Any) -> None:
+        out[chunk.box] = value.array + 1
+
+    value = celerity.Buffer.from_array(np.array(2.0), name="value")
+    out = celerity.Buffer(SHAPE, np.float64, name="out")
+    with caplog.at_level(logging.WARNING, "celerity_py"):
+        queue.parallel_for(SHAPE, shift, out.write(ONE), value.read())
+        assert (queue.fence(out).result() == 3).all()
+    assert not caplog.records
