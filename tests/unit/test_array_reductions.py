@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,6 @@ def test_a_write_of_some_elements_keeps_the_results_of_the_others(queue: celerit
         ),
         (BINS, lambda out: out.combine(np.zeros(BINS)), UsageError, "float64"),
         (BINS, lambda out: out.combine_at([0, 1], [0.5, 1.5]), UsageError, "float64"),
-        (BINS, lambda out: out.combine_at([0, BINS], 1), OutOfBoundsAccess, r"at index 7 of .*\(7,\)\. .* from 0 to 6"),
-        (BINS, lambda out: out.combine_at([0, -1], 1), OutOfBoundsAccess, "at index -1 of dimension 0 .*modulo 7 if"),
-        ((2, 3), lambda out: out.combine_at((1, np.array([2, 3])), 1), OutOfBoundsAccess, "index 3 of dimension 1 of"),
-        ((2, 3), lambda out: out.combine_at((slice(0, 1), [-2]), 1), OutOfBoundsAccess, "index -2 of dimension 1 of"),
         (1, lambda out: out.combine_at([0], 1), UsageError, r"has a single element. Use combine\(value\)"),
         (
             BINS,
@@ -132,7 +129,7 @@ def test_a_write_of_some_elements_keeps_the_results_of_the_others(queue: celerit
             BINS,
             lambda out: setattr(out, "array", np.ones(BINS, int)),
             UsageError,
-            r"to out\.array of .* Write out\.combine",
+            r"to out\.array, the array of .* Write out\.combine",
         ),
     ],
 )
@@ -151,6 +148,29 @@ def test_values_and_indices_that_do_not_fit_are_refused(
     assert not queue.fence(bins).result().any()
     assert told
     assert '"bins"' in told[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "message"),
+    [
+        (BINS, lambda out: out.combine_at([0, BINS], 1), r"at index 7 of .*\(7,\)\. .* from 0 to 6"),
+        (BINS, lambda out: out.combine_at([0, -1], 1), "at index -1 of dimension 0 .*modulo 7 if"),
+        ((2, 3), lambda out: out.combine_at((1, np.array([2, 3])), 1), "index 3 of dimension 1 of"),
+        ((2, 3), lambda out: out.combine_at((slice(0, 1), [-2]), 1), "index -2 of dimension 1 of"),
+    ],
+)
+def test_indices_outside_of_the_buffer_fail_the_task(shape: int | tuple[int, ...], body: Any, message: str) -> None:
+    def kernel(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+        with contextlib.suppress(OutOfBoundsAccess):  # which is told all the same
+            body(out)
+
+    queue = celerity.Queue()
+    bins = celerity.Buffer(shape, np.int64, name="bins")
+    queue.parallel_for(3, kernel, celerity.reduction(bins, "sum"))
+    with pytest.raises(OutOfBoundsAccess, match=message):
+        queue.fence(bins).result()
+    with contextlib.suppress(celerity.CelerityError):
+        queue.close()
 
 
 @pytest.mark.parametrize(

@@ -320,8 +320,8 @@ def test_bytes_are_told_in_binary_units(count: int, text: str) -> None:
 
 
 def _write_trace(path: Path, rank: int, origin_ns: int) -> str:
-    trace = MadeTrace(origin_ns=origin_ns)
-    trace.about = {rank: {**trace.about[0], "rank": rank}}
+    trace = MadeTrace(size=3, origin_ns=origin_ns)
+    trace.about = {rank: trace.about[rank]}
     trace.add("D0 compute", "kernel", rank, 10, rank=rank)
     return str(trace.write(path))
 
