@@ -302,9 +302,6 @@ def statistics_of_one_launch() -> dict[str, Any]:
     Statistics with all kinds of entries, as Executor.statistics() has them on GPUs.
     """
 
-def validate(executor: celerity_py._native.Executor) -> None:
-    """Raises RuntimeError if the engine of the executor contradicts itself."""
-
 def set_scheduler_busy(executor: celerity_py._native.Executor, busy: bool) -> None:
     """
     For the statistics of an executor: time with nothing in flight while the scheduler works.

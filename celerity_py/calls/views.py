@@ -189,12 +189,11 @@ class View(HolderRecord, Generic[Element]):
             )
         for part, source in padding.sources(grown, self._buffer.box, modes):
             if not self._covers(source):
-                error = out_of_bounds(
+                raise out_of_bounds(
                     self._owner,
                     f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
                     f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}",
                 )
-                raise error
             result[part] = self[source]
         return result
 

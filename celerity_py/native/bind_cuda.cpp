@@ -138,7 +138,7 @@ are "chunk", "accessor", "reducer" and "scalar".)");
 	m.def(
 	    "cuda_probe",
 	    [](const std::vector<int>& ordinals) {
-		    const auto topology = cuda_devices::probe(ordinals);
+		    const auto topology = cuda_backend::probe(ordinals);
 		    return std::tuple(topology.all_peers, topology.smallest_memory_bytes);
 	    },
 	    "ordinals"_a, "Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.");

@@ -181,23 +181,16 @@ std::vector<rank_id> to_ranks(const std::vector<std::uint32_t>& numbers) {
 	return ranks;
 }
 
-direct_context& direct_of(executor_loop& self) {
-	if(self.direct() == nullptr) throw std::invalid_argument("this executor has no direct transfers");
-	return *self.direct();
-}
-
 nb::bytes offer_direct(executor_loop& self, const std::vector<std::uint32_t>& host_ranks) {
-	auto* const direct = self.direct();
-	if(direct == nullptr) return nb::bytes("", 0);
-	const auto offer = direct->make_offer(to_ranks(host_ranks));
-	return nb::bytes(reinterpret_cast<const char*>(&offer), sizeof offer);
+	const auto offer = self.offer_direct(to_ranks(host_ranks));
+	return offer.has_value() ? nb::bytes(reinterpret_cast<const char*>(&*offer), sizeof *offer) : nb::bytes("", 0);
 }
 
 void open_direct(executor_loop& self, const std::uint32_t peer, const nb::bytes& bytes) {
 	flag_segment::offer offer;
 	if(bytes.size() != sizeof offer) throw std::invalid_argument("not an offer of this version of celerity_py; do all ranks run the same one?");
 	std::memcpy(&offer, bytes.data(), sizeof offer);
-	direct_of(self).open(rank_id(peer), offer);
+	self.open_direct(rank_id(peer), offer);
 }
 
 void bind_tuples(nb::module_& m) {
@@ -232,40 +225,32 @@ void bind_calls(nb::class_<executor_loop>& cls) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 	cls.def(
 	       "next_kernel",
-	       [](executor_loop& self, const std::uint32_t device) { return to_named(without_gil([&] { return self.calls().next_kernel(device_id(device)); })); },
+	       [](executor_loop& self, const std::uint32_t device) { return to_named(without_gil([&] { return self.next_kernel(device_id(device)); })); },
 	       "device"_a, nb::sig("def next_kernel(self, device: int) -> KernelCall | None"),
 	       R"(The next kernel call for a device, as soon as it may begin: a CPU kernel after its predecessors, a GPU kernel once its stream waits for them.
 None after stop(). Blocks without the GIL.
 
 One thread per device.)")
-	    .def(
-	        "kernel_returned", [](executor_loop& self, const call_ticket ticket) { self.calls().kernel_returned(ticket); }, "ticket"_a, released(),
+	    .def("kernel_returned", &executor_loop::kernel_returned, "ticket"_a, released(),
 	        "The kernel's function has returned; its work may still run on its lane.")
 	    .def(
-	        "next_host_task", [](executor_loop& self) { return to_named(without_gil([&] { return self.calls().next_host_task(); })); },
+	        "next_host_task", [](executor_loop& self) { return to_named(without_gil([&] { return self.next_host_task(); })); },
 	        nb::sig("def next_host_task(self) -> HostTaskCall | InitializeCall | CombineCall | None"),
 	        "The next call for a host-task thread; None after stop(). Blocks without the GIL. Any number of threads may call it.")
-	    .def(
-	        "host_task_waits", [](executor_loop& self, const call_ticket ticket) { self.calls().host_task_waits(ticket); }, "ticket"_a, released(),
+	    .def("host_task_waits", &executor_loop::host_task_waits, "ticket"_a, released(),
 	        "The call waits for other ranks, and no longer keeps others from being issued where one goes at a time.")
-	    .def(
-	        "host_task_done", [](executor_loop& self, const call_ticket ticket) { self.calls().host_task_done(ticket); }, "ticket"_a, released(),
-	        "The call has returned.")
+	    .def("host_task_done", &executor_loop::host_task_done, "ticket"_a, released(), "The call has returned.")
 	    .def(
 	        "register_user_memory",
 	        [](executor_loop& self, const std::uintptr_t address, const flat_box& allocated_box) {
-		        return self.allocations().register_user_memory(reinterpret_cast<void*>(address), unflatten(allocated_box));
+		        return self.register_user_memory(reinterpret_cast<void*>(address), unflatten(allocated_box));
 	        },
 	        "address"_a, "allocated_box"_a, "Makes an array of the user, over this box of a buffer, known as allocation (0, result). Any thread.")
 	    .def(
 	        "replace_user_memory",
-	        [](executor_loop& self, const std::uint64_t raw, const std::uintptr_t address) {
-		        self.allocations().replace_user_memory(raw, reinterpret_cast<void*>(address));
-	        },
+	        [](executor_loop& self, const std::uint64_t raw, const std::uintptr_t address) { self.replace_user_memory(raw, reinterpret_cast<void*>(address)); },
 	        "raw"_a, "address"_a, "Continues with a copy of the same size. Nothing that touches it may be in flight. Any thread.")
-	    .def(
-	        "unregister_user_memory", [](executor_loop& self, const std::uint64_t raw) { self.allocations().unregister_user_memory(raw); }, "raw"_a,
-	        "No instruction may refer to it any more. Any thread.");
+	    .def("unregister_user_memory", &executor_loop::unregister_user_memory, "raw"_a, "No instruction may refer to it any more. Any thread.");
 }
 
 } // namespace
@@ -303,7 +288,7 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	    .def("open_direct", &open_direct, "peer"_a, "offer"_a,
 	        "Opens the offer of another rank of this host. Raises RuntimeError with the reason if it cannot.")
 	    .def(
-	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { direct_of(self).agree(to_ranks(peers)); }, "peers"_a,
+	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { self.agree_direct(to_ranks(peers)); }, "peers"_a,
 	        "Names the ranks that transfers to and from are direct with; none is allowed.")
 	    .def("run", &run, "timeout_s"_a,
 	        nb::sig("def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent"

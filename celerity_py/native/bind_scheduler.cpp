@@ -76,7 +76,7 @@ scheduler* make_scheduler(const pipeline_settings& given, executor_loop* const e
 		if(planning.program != nullptr) planning.program->set_divergence_callback([executor](rank_id) { executor->wake(); });
 		scheduler* const target = result.get();
 		executor->set_progress_callback([target](const task_id reached, const bool is_epoch) { target->notify_reached(reached, is_epoch); });
-		executor->set_load_callback([target] { target->pace().notify_progress(); });
+		executor->set_load_callback([target] { target->notify_load(); });
 		result->set_failure_callback([executor](const std::string& text) { executor->report_failure(text); });
 		if(idle_spin_s > 0) result->set_wake_callback([executor] { executor->expect_work(); });
 		result->set_busy_callback([executor](const bool busy) { executor->set_scheduler_busy(busy); });
@@ -128,10 +128,9 @@ void bind_scheduler(nb::module_& m) {
 	        "Everything a range mapper is asked for: the whole range first, each rank's chunk, this rank's chunks per device and part of one.")
 	    .def(
 	        "next_submission", [](const scheduler& self) { return self.next_submission().value; }, "The id that the next submission will get.")
+	    .def("release", &scheduler::release, "Never let a submit wait again: the run has failed. Any thread.")
 	    .def(
-	        "release", [](scheduler& self) { self.pace().release(); }, "Never let a submit wait again: the run has failed. Any thread.")
-	    .def(
-	        "wait_until_planned", [](scheduler& self) { wait_until([&] { return self.pace().wait_until_planned(signal_interval); }); },
+	        "wait_until_planned", [](scheduler& self) { wait_until([&] { return self.wait_until_planned(signal_interval); }); },
 	        "Block until all input so far has been planned, without the GIL.")
 	    .def("flush", &scheduler::flush, "Compile the commands that lookahead holds back.")
 	    .def("announce", &scheduler::announce, "priority"_a, "There is a queue of this priority. All ranks make this call before the same tasks.")
@@ -145,8 +144,7 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "plan_totals", [](const scheduler& self) { return to_python(self.totals()); }, nb::sig("def plan_totals(self) -> dict[str, typing.Any]"),
 	        "Of a dry run: the instructions planned so far by kind, bytes by link, and memory in the order of the plan.")
-	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
-	        "Counts, and the seconds the thread was busy and idle.");
+	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
 }
 
 } // namespace celerity::native

@@ -20,7 +20,13 @@ PyObject* future_of(PyObject* const submission) {
 } // namespace
 
 bool submission_table::is_overtaken(const std::uint64_t begun) const {
-	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
+	return m_is_shared && m_scheduler.next_submission().value != begun && !m_threads.is_last();
+}
+
+void submission_table::take_turn(const nb::handle what) {
+	if(!m_is_shared) return;
+	if(m_threads.is_out_of_turn() && m_refuse_turn) m_refuse_turn(what, m_threads.names()[m_threads.last_number()]);
+	m_threads.note();
 }
 
 void submission_table::set_site(const nb::handle submission, task& node) {
@@ -44,7 +50,7 @@ nb::object submission_table::add_record(const std::uint64_t id, const nb::handle
 }
 
 void submission_table::take_back(const std::uint64_t id, const bool has_launch) {
-	if(has_launch) m_executor->launches().take_back(submission_id(id));
+	if(has_launch) m_executor->take_back_launch(submission_id(id));
 	const nb::object number = nb::steal(PyLong_FromUnsignedLongLong(id));
 	if(!number || PyDict_DelItem(m_entries.ptr(), number.ptr()) != 0) PyErr_Clear();
 }
@@ -52,11 +58,11 @@ void submission_table::take_back(const std::uint64_t id, const bool has_launch) 
 void submission_table::count(const std::size_t num_tasks, const std::size_t num_reductions) {
 	m_num_reductions += num_reductions;
 	m_num_submitted += num_tasks;
-	m_thread = PyThread_get_thread_ident();
 }
 
 void submission_table::enter(const nb::handle submission, submitted_task&& submitted, const std::int64_t started_ns) {
 	auto& [node, launch, fence_destination] = submitted;
+	if(node.action != epoch_action::shutdown) take_turn(submission);
 	set_site(submission, node);
 	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
 	const submission_id id = m_scheduler.next_submission();
@@ -65,15 +71,15 @@ void submission_table::enter(const nb::handle submission, submitted_task&& submi
 	std::uint64_t raw = 0;
 	try {
 		if(fence_destination != nullptr && m_executor != nullptr) {
-			raw = m_executor->allocations().register_user_memory(fence_destination, node.fence_box);
+			raw = m_executor->register_user_memory(fence_destination, node.fence_box);
 			nb::setattr(future_of(submission.ptr()), "raw", nb::int_(raw)); // replaces a value
 			node.fence_destination = allocation_id::of_user(node.fence_destination.memory, raw);
 		}
-		if(launch.has_value()) m_executor->launches().add(id, std::move(*launch));
+		if(launch.has_value()) m_executor->register_launch(id, std::move(*launch));
 		m_scheduler.submit(std::move(node));
 	} catch(...) {
 		take_back(id.value, launch.has_value());
-		if(raw != 0) m_executor->allocations().unregister_user_memory(raw);
+		if(raw != 0) m_executor->unregister_user_memory(raw);
 		throw;
 	}
 	count(1, num_reductions);
@@ -82,6 +88,7 @@ void submission_table::enter(const nb::handle submission, submitted_task&& submi
 
 std::uint64_t submission_table::enter_again(const std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program,
     const std::uint32_t repetitions, const std::uint64_t site) {
+	take_turn(tasks.front().submission);
 	const std::uint64_t first = m_scheduler.next_submission().value;
 	std::size_t num_reductions = 0;
 	std::size_t num_added = 0;
@@ -89,7 +96,7 @@ std::uint64_t submission_table::enter_again(const std::span<const repeated_task>
 		for(const auto& each : tasks) {
 			add_record(first + num_added, each.submission);
 			++num_added;
-			if(each.launch->has_value()) m_executor->launches().add(submission_id(first + num_added - 1), native_launch(**each.launch));
+			if(each.launch->has_value()) m_executor->register_launch(submission_id(first + num_added - 1), native_launch(**each.launch));
 			num_reductions += each.num_reductions;
 		}
 		m_scheduler.replay(std::move(program), repetitions, site);

@@ -216,9 +216,9 @@ bool submitter::is_inside() {
 }
 
 void submitter::await_turn(call& now, const nb::handle submission, const queue_priority priority, const bool is_replay) {
-	if(!m_scheduler.pace().may_submit(priority, is_replay)) { // the application is too far ahead of the execution
+	if(!m_scheduler.may_submit(priority, is_replay)) { // the application is too far ahead of the execution
 		const blocked_call blocked(*this);
-		wait_until([&] { return m_refuses || m_scheduler.pace().throttle(signal_interval, priority, is_replay); });
+		wait_until([&] { return m_refuses || m_scheduler.throttle(signal_interval, priority, is_replay); });
 		const std::int64_t blocked_ns = blocked.duration_ns();
 		now.blocked_ns += blocked_ns;
 		m_delegate.attr("note_blocked")(static_cast<double>(blocked_ns) * 1e-9);

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/core/devices/native_launch.hpp"
+#include "executor/core/backends/native_launch.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "submission_table.hpp"
 

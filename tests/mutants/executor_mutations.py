@@ -10,13 +10,10 @@ ORDER = "executor/core/engine/out_of_order_engine_order.cpp"
 ARBITER = "executor/core/transfers/receive_arbiter.cpp"
 RECEIVER = "executor/core/transfers/direct_receiver.cpp"
 SENDER = "executor/core/transfers/direct_sender.cpp"
-DISPATCH = "executor/core/dispatch/dispatcher.cpp"
-OPERATIONS = "executor/core/dispatch/operations.cpp"
-TRANSFERS = "executor/core/transfers/rank_transfers.cpp"
-LANES = "executor/core/loop/lane_watch.cpp"
+DISPATCH = "executor/core/loop/executor_dispatch.cpp"
 LOOP = "executor/core/loop/executor_loop.cpp"
-RUNS = "executor/core/runs/graph_runs.cpp"
-REQUESTS = "executor/core/dispatch/engine_requests.cpp"
+RUNS = "executor/core/loop/executor_runs.cpp"
+REQUESTS = "executor/core/loop/engine_requests.cpp"
 
 EXECUTOR_MUTATIONS = (
     Mutation(
@@ -45,9 +42,9 @@ EXECUTOR_MUTATIONS = (
     ),
     Mutation(
         "a device combines all but the last partial result",
-        OPERATIONS,
-        "allocations.place(reduce.source).address, reduce.count,",
-        "allocations.place(reduce.source).address, std::max<std::size_t>(reduce.count, 2) - 1,",
+        DISPATCH,
+        "m_allocations.place(reduce.source).address, reduce.count,",
+        "m_allocations.place(reduce.source).address, std::max<std::size_t>(reduce.count, 2) - 1,",
     ),
     Mutation(
         "the host counts issued work as done",
@@ -185,14 +182,14 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a send is complete when its lane has come past it",
         REQUESTS,
-        "to_lane(rules.direct.lanes->signal_class(send.source.memory), issue_policy::signal);",
-        "to_lane(rules.direct.lanes->signal_class(send.source.memory));",
+        "to_lane(rules.devices.signal_class(send.source.memory), issue_policy::signal);",
+        "to_lane(rules.devices.signal_class(send.source.memory));",
     ),
     Mutation(
         "a receive is issued before it is known what it consists of",
         REQUESTS,
-        "to_lane(rules.direct.lanes->pull_class(receive.destination.memory), issue_policy::pull);",
-        "to_lane(rules.direct.lanes->pull_class(receive.destination.memory));",
+        "to_lane(rules.devices.pull_class(receive.destination.memory), issue_policy::pull);",
+        "to_lane(rules.devices.pull_class(receive.destination.memory));",
     ),
     Mutation(
         "receives are issued in any order",
@@ -205,15 +202,15 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "every receive counts as ready when it is announced",
         RUNS,
-        "m_state.engine.release(released.id, released.is_ready);",
-        "m_state.engine.release(released.id, true);",
+        "m_engine.release(released.id, released.is_ready);",
+        "m_engine.release(released.id, true);",
         limit=2000,
     ),
     Mutation(
         "a full lane stops the host, too",
         LOOP,
-        "m_state.engine.allow_lanes(!m_lanes.is_full());",
-        "if(m_lanes.is_full()) break;",
+        "m_engine.allow_lanes(!is_lane_full());",
+        "if(is_lane_full()) break;",
         limit=5000,
     ),
     Mutation(
@@ -233,7 +230,7 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "flags that were kept back are written after what follows",
         DISPATCH,
-        "if(!std::holds_alternative<send_instruction>(operation)) m_state.flush();",
+        "if(!std::holds_alternative<send_instruction>(operation)) m_backend->flush();",
         "",
         limit=5000,
     ),
@@ -271,21 +268,21 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a copy does not wait for other lanes",
         DISPATCH,
-        "m_state.devices->enqueue_copy({item.lane, item.sequence}, waits_of(item), ",
-        "m_state.devices->enqueue_copy({item.lane, item.sequence}, {}, ",
+        "m_backend->enqueue_copy({item.lane, item.sequence}, waits_of(item), operation_of(copy));",
+        "m_backend->enqueue_copy({item.lane, item.sequence}, {}, operation_of(copy));",
     ),
     Mutation(
         "a gather does not wait for other lanes",
         DISPATCH,
-        "m_state.devices->enqueue_gather({item.lane, item.sequence}, waits_of(item), ",
-        "m_state.devices->enqueue_gather({item.lane, item.sequence}, {}, ",
+        "m_backend->enqueue_gather({item.lane, item.sequence}, waits_of(item), ",
+        "m_backend->enqueue_gather({item.lane, item.sequence}, {}, ",
         limit=2000,
     ),
     Mutation(
         "a kernel that the executor launches does not wait for other lanes",
         DISPATCH,
-        "m_state.launcher->enqueue_launch({item.lane, item.sequence}, waits_of(item),",
-        "m_state.launcher->enqueue_launch({item.lane, item.sequence}, {},",
+        "m_backend->enqueue_launch({item.lane, item.sequence}, waits_of(item),",
+        "m_backend->enqueue_launch({item.lane, item.sequence}, {},",
     ),
     Mutation(
         "a kernel of a launcher thread does not wait for other lanes",
@@ -301,39 +298,39 @@ EXECUTOR_MUTATIONS = (
     ),
     Mutation(
         "lanes with work of a higher queue are taken for complete",
-        LANES,
-        "const std::uint64_t completed = m_state.devices->completed(last.lane);",
+        LOOP,
+        "const std::uint64_t completed = m_backend->completed(last.lane);",
         "const std::uint64_t completed = last.sequence;",
     ),
     Mutation(
         "what the host has done is not told to the engine",
         LOOP,
-        "for(const auto id : m_state.done) m_state.engine.complete(id);",
+        "for(const auto id : m_done) m_engine.complete(id);",
         "",
     ),
     Mutation(
         "pilots of direct messages go through the network as well",
-        TRANSFERS,
+        LOOP,
         "if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest);",
         "if(m_direct.is_direct(send)) m_sender.add(item, send, stamp, program_digest);",
     ),
     Mutation(
         "launches are forgotten while kernels are under way",
-        DISPATCH,
-        "m_state.launches.drop(horizon.last_submission);",
-        "m_state.launches.drop(submission_id(~std::uint64_t{0}));",
+        LOOP,
+        "m_launches.drop(horizon.last_submission);",
+        "m_launches.drop(submission_id(~std::uint64_t{0}));",
     ),
     Mutation(
         "a flag is written before its producers are done",
         SENDER,
-        "m_shared.lanes->enqueue_signal({item.lane, item.sequence}, waits, ",
-        "m_shared.lanes->enqueue_signal({item.lane, item.sequence}, {}, ",
+        "m_shared.device_backend.enqueue_signal({item.lane, item.sequence}, waits, ",
+        "m_shared.device_backend.enqueue_signal({item.lane, item.sequence}, {}, ",
     ),
     Mutation(
         "a fetch does not wait for who uses the old data",
         RECEIVER,
-        "m_shared.lanes->enqueue_pulls(own, waits, m_pulls);",
-        "m_shared.lanes->enqueue_pulls(own, {}, m_pulls);",
+        "m_shared.device_backend.enqueue_pulls(own, waits, m_pulls);",
+        "m_shared.device_backend.enqueue_pulls(own, {}, m_pulls);",
         limit=2000,
     ),
     Mutation(
@@ -354,12 +351,6 @@ EXECUTOR_MUTATIONS = (
         "if(n.has_place) leave_place(n); // an instruction with a smaller key may need it",
         "",
         limit=4000,
-    ),
-    Mutation(
-        "entries of the ready queues that are outdated are counted for ever",
-        ENGINE.replace(".cpp", ".hpp"),
-        "		--m_num_outdated;\n",
-        "",
     ),
     Mutation(
         "an instruction that was lifted into a higher queue is issued once more in its old place",

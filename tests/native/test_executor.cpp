@@ -54,7 +54,7 @@ class planner {
 		for(auto& array : m_arrays) {
 			emit(alloc_instruction{array.allocation, m_count * sizeof(double), alignof(double), buffer_id(1), elements(m_count), {}}, {}, array);
 		}
-		const auto raw = m_executor.allocations().register_user_memory(result, elements(m_count));
+		const auto raw = m_executor.register_user_memory(result, elements(m_count));
 		array user{{user_memory, raw}, 0, {}, {}};
 		copy(user, m_arrays[0]);
 		for(auto& array : m_arrays) {
@@ -204,17 +204,17 @@ std::vector<std::thread> start_workers(executor_loop& executor) {
 	std::vector<std::thread> threads;
 	for(std::uint32_t d = 0; d < num_devices; ++d) {
 		threads.emplace_back([&executor, d] {
-			while(const auto call = executor.calls().next_kernel(device_id(d))) {
+			while(const auto call = executor.next_kernel(device_id(d))) {
 				add_one(call->accesses);
-				executor.calls().kernel_returned(call->ticket);
+				executor.kernel_returned(call->ticket);
 			}
 		});
 	}
 	for(int i = 0; i < 2; ++i) {
 		threads.emplace_back([&executor] {
-			while(const auto call = executor.calls().next_host_task()) {
+			while(const auto call = executor.next_host_task()) {
 				add_one(std::get<host_task_call>(*call).accesses);
-				executor.calls().host_task_done(std::get<host_task_call>(*call).ticket);
+				executor.host_task_done(std::get<host_task_call>(*call).ticket);
 			}
 		});
 	}
@@ -244,9 +244,7 @@ void run_program(const std::uint32_t seed, const ending how) {
 	});
 	std::thread driver([&] {
 		while(!is_over) {
-			const auto events = executor.run(50ms);
-			executor.validate();
-			for(const auto& event : events) {
+			for(const auto& event : executor.run(50ms)) {
 				if(std::holds_alternative<failed_event>(event)) die(std::get<failed_event>(event).failure.text.c_str());
 				if(std::holds_alternative<shutdown_event>(event) || std::holds_alternative<stopped_event>(event)) return;
 			}

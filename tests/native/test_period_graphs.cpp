@@ -214,14 +214,14 @@ class program {
 		}
 	}
 	void call_host_tasks() {
-		while(const auto call = m_executor.calls().next_host_task()) {
+		while(const auto call = m_executor.next_host_task()) {
 			const auto& task = std::get<host_task_call>(*call);
 			for(std::size_t i = 0; i < task.accesses.size(); ++i) {
 				const auto* const data = static_cast<const value*>(task.accesses[i].address);
 				for(coordinate j = 0; j < num_elements; ++j) check(data[j] == m_expected[i], "the device has computed other values than the program");
 			}
 			m_was_compared = true;
-			m_executor.calls().host_task_done(task.ticket);
+			m_executor.host_task_done(task.ticket);
 		}
 	}
 	void note_reached(const task_id reached, const bool is_epoch) {
@@ -233,7 +233,7 @@ class program {
 
 	void begin() {
 		std::uint64_t last_allocation = 0;
-		const auto raw = m_executor.allocations().register_user_memory(m_initial.data(), all_elements());
+		const auto raw = m_executor.register_user_memory(m_initial.data(), all_elements());
 		array user{{user_memory, raw}, 1, {}, {}};
 		const auto allocate = [&](array& made, const memory_id memory) {
 			made.allocation = {memory, ++last_allocation};
@@ -280,7 +280,7 @@ class program {
 	}
 	void launch(const std::shared_ptr<const native_kernel>& kernel, array& target, array& source, const bool reduces) {
 		const submission_id submission(++m_last_submission);
-		m_executor.launches().add(submission, {kernel, {}, all_elements()});
+		m_executor.register_launch(submission, {kernel, {}, all_elements()});
 		std::vector<access_binding> accesses{{buffer_id(1), access_mode::read, source.allocation, all_elements(), boxes(), all_elements()}};
 		std::vector<reduction_binding> reductions;
 		if(reduces) {

@@ -49,7 +49,7 @@ class rank_with_arrays : public rank {
 			info.extents = point{{extent, extent, 1}};
 			info.element_size_bytes = info.element_alignment_bytes = sizeof(value);
 			info.initial = buffer_info::initial_contents::user_array;
-			info.arrays.push_back({space(), allocation_id::of_user(place, m_executor.allocations().register_user_memory(m_initial.data(), space()))});
+			info.arrays.push_back({space(), allocation_id::of_user(place, m_executor.register_user_memory(m_initial.data(), space()))});
 			made = m_scheduler.create_buffer(info);
 		}
 		for(int step = 0; step < m_how.steps; ++step) {
@@ -58,7 +58,7 @@ class rank_with_arrays : public rank {
 			std::swap(buffers[0], buffers[1]);
 			submit(std::move(next), m_advance);
 		}
-		const auto number = m_executor.allocations().register_user_memory(m_result.data(), space());
+		const auto number = m_executor.register_user_memory(m_result.data(), space());
 		task fence;
 		fence.kind = task_kind::fence;
 		fence.geometry.dims = 2;
@@ -68,7 +68,7 @@ class rank_with_arrays : public rank {
 		fence.fence_destination = allocation_id::of_user(memory_of(device_id(0)), number);
 		const auto submission = m_scheduler.submit(std::move(fence));
 		while(m_completed < submission.value) std::this_thread::sleep_for(1ms);
-		m_executor.allocations().unregister_user_memory(number);
+		m_executor.unregister_user_memory(number);
 		if(!std::equal(expected.begin(), expected.end(), m_result.data())) die("the fence gives other values");
 		for(const auto made : buffers) m_scheduler.destroy_buffer(made);
 		wait(epoch_action::none);

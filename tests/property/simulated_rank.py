@@ -257,7 +257,6 @@ class SimulatedRank:
     def run(self) -> bool:
         """Whether there was an event: then the executor may have handed it over ahead of other work."""
         events = self.executor.run(0.0)
-        _native_testing.validate(self.executor)
         for event in events:
             getattr(self, f"_on_{event.kind}")(event)
         self.reached.extend(self.devices.take_reached())

@@ -113,7 +113,7 @@ def test_a_kernel_returns_no_array(tmp_path: Path) -> None:
         """,
     )
     assert result.stdout == ""
-    assert "failed: UsageError: kernel" in result.stderr
+    assert "celerity_py.scheduler.errors.UsageError: kernel" in result.stderr
     line = line_of(tmp_path, "*reads")
     assert (
         f"(submitted at {line}) returns an array or number, which nobody gets. A kernel gives its results by"

@@ -38,14 +38,11 @@ class python_engine {
 		std::vector<instruction_id> ids;
 		for(const auto dependency : dependencies) ids.push_back(instruction_id(dependency));
 		m_engine.submit({instruction_id(id), unflatten(key), priority, ids, look_up<issue_policy>(policy, "a policy"), lane_class, nullptr, 1, is_brief});
-		m_engine.validate();
 	}
 
 	nb::object next() {
 		issue issued;
-		const bool has_issued = m_engine.next(issued);
-		m_engine.validate();
-		if(!has_issued) return nb::none();
+		if(!m_engine.next(issued)) return nb::none();
 		nb::list waits;
 		for(const auto& wait : issued.waits) waits.append(nb::make_tuple(wait.lane, wait.sequence));
 		nb::list signals;
@@ -66,7 +63,6 @@ class python_engine {
 	}
 
 	std::vector<std::uint64_t> take_completed() {
-		m_engine.validate();
 		std::vector<out_of_order_engine::completed_instruction> completed;
 		m_engine.take_completed(completed);
 		std::vector<std::uint64_t> ids;
@@ -82,10 +78,6 @@ class python_engine {
 		return ids;
 	}
 
-	void change(const auto& make_change) {
-		make_change(m_engine);
-		m_engine.validate();
-	}
 	bool depended_on_one() const { return m_depends_on_one; }
 	out_of_order_engine& engine() { return m_engine; }
 	const out_of_order_engine& engine() const { return m_engine; }
@@ -123,15 +115,11 @@ Args:
 	        "announce", [](python_engine& self, const queue_priority queue) { self.engine().announce(queue); }, "queue"_a,
 	        "There is a queue of this priority; see out_of_order_engine.hpp.")
 	    .def(
-	        "notify_issued",
-	        [](python_engine& self, const std::uint64_t id) { self.change([&](out_of_order_engine& engine) { engine.notify_issued(instruction_id(id)); }); },
-	        "id"_a, "A deferred instruction has been enqueued on its lane.")
+	        "notify_issued", [](python_engine& self, const std::uint64_t id) { self.engine().notify_issued(instruction_id(id)); }, "id"_a,
+	        "A deferred instruction has been enqueued on its lane.")
 	    .def(
-	        "release",
-	        [](python_engine& self, const std::uint64_t id, const bool is_ready) {
-		        self.change([&](out_of_order_engine& engine) { engine.release(instruction_id(id), is_ready); });
-	        },
-	        "id"_a, "is_ready"_a = false, "Ends the hold of a signal or pull. A pull that is ready need not respect the order of keys: its data is in place.")
+	        "release", [](python_engine& self, const std::uint64_t id, const bool is_ready) { self.engine().release(instruction_id(id), is_ready); }, "id"_a,
+	        "is_ready"_a = false, "Ends the hold of a signal or pull. A pull that is ready need not respect the order of keys: its data is in place.")
 	    .def(
 	        "allow_remote_waits", [](python_engine& self, const bool allowed) { self.engine().allow_remote_waits(allowed); }, "allowed"_a,
 	        "Whether next() may hand out remote waits.")

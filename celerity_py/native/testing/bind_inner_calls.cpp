@@ -91,17 +91,14 @@ void bind_inner_calls(nb::module_& m) {
 	    },
 	    nb::sig("def statistics_of_one_launch() -> dict[str, typing.Any]"), "Statistics with all kinds of entries, as Executor.statistics() has them on GPUs.");
 	m.def(
-	    "validate", [](executor_loop& executor) { executor.validate(); }, "executor"_a,
-	    "Raises RuntimeError if the engine of the executor contradicts itself.");
-	m.def(
 	    "set_scheduler_busy", [](executor_loop& executor, const bool busy) { executor.set_scheduler_busy(busy); }, "executor"_a, "busy"_a,
 	    "For the statistics of an executor: time with nothing in flight while the scheduler works.");
 	m.def(
-	    "has_kernel", [](executor_loop& executor, const std::uint32_t device) { return executor.calls().has_kernel(device_id(device)); }, "executor"_a,
-	    "device"_a, "Whether next_kernel(device) returns at once.");
-	m.def("has_host_task", [](executor_loop& executor) { return executor.calls().has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
+	    "has_kernel", [](executor_loop& executor, const std::uint32_t device) { return executor.has_kernel(device_id(device)); }, "executor"_a, "device"_a,
+	    "Whether next_kernel(device) returns at once.");
+	m.def("has_host_task", [](executor_loop& executor) { return executor.has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
 	m.def(
-	    "throttle", [](scheduler& target) { wait_until([&] { return target.pace().throttle(signal_interval); }); }, "scheduler"_a,
+	    "throttle", [](scheduler& target) { wait_until([&] { return target.throttle(signal_interval); }); }, "scheduler"_a,
 	    "Blocks while the planning is too far ahead of the execution, as a submit does.");
 	m.def(
 	    "set_paused", [](scheduler& scheduler, const bool paused) { scheduler.set_paused(paused); }, "scheduler"_a, "paused"_a,

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "executor/core/dispatch/engine_requests.hpp"
+#include "executor/core/loop/engine_requests.hpp"
 #include "executor/core/loop/executor_loop.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
@@ -78,7 +78,7 @@ nb::list make_requests(const instruction_records& records, const std::size_t num
 	scripted_backend devices({num_devices, 1, 1, stream_like, false, false});
 	const allocation_table allocations;
 	executor_statistics statistics;
-	direct_context direct{rank_id(0), devices, devices.direct(), false, allocations, statistics, nullptr};
+	direct_context direct{devices, allocations, statistics, nullptr};
 	for(const bool is_peer : direct_peers) {
 		direct.neighbours.emplace_back().is_peer = is_peer;
 		direct.has_agreed |= is_peer;
@@ -144,7 +144,7 @@ Args:
     direct_peers: By rank; empty if there are none.
     launches: Submissions whose kernels the executor launches itself.)");
 	m.def(
-	    "register_scripted_launch", [](executor_loop& executor, const std::uint64_t submission) { executor.launches().add(submission_id(submission), {}); },
+	    "register_scripted_launch", [](executor_loop& executor, const std::uint64_t submission) { executor.register_launch(submission_id(submission), {}); },
 	    "executor"_a, "submission"_a, "The executor itself launches the kernels of this submission: step() returns them. Before the submission.");
 }
 

@@ -14,8 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "executor/core/devices/backend.hpp"
-#include "executor/core/devices/direct_devices.hpp"
+#include "executor/core/backends/backend.hpp"
 
 namespace celerity::native {
 
@@ -28,7 +27,7 @@ struct scripted_options {
 	bool host_copies_apart = false; ///< the lane of copies within the host cannot wait for the others
 };
 
-class scripted_backend final : public backend, public direct_devices, public kernel_launcher {
+class scripted_backend final : public backend {
   public:
 	/// A kernel that the executor itself has enqueued, with the data for its body.
 	struct launched_kernel {
@@ -76,10 +75,7 @@ class scripted_backend final : public backend, public direct_devices, public ker
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position /* position */) override {}
 
-	kernel_launcher* launcher() override { return this; }
-	direct_devices* direct() override { return this; }
-	bool signals_flags() const override { return false; }
-	void close_peers() override {}
+	bool has_direct_transfers() const override { return true; }
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	shared_location locate(memory_id memory, const void* address) const override;

@@ -90,11 +90,6 @@ class lane_pool {
 		const auto& l = m_lanes[lane];
 		return l.slots[(l.completed + 1) & (l.slots.size() - 1)];
 	}
-	/// Of a position that is issued and not complete.
-	std::uint32_t at(const lane_position& position) const {
-		const auto& l = m_lanes[position.lane];
-		return l.slots[position.sequence & (l.slots.size() - 1)];
-	}
 	void pop_front(const lane_index lane) { ++m_lanes[lane].completed; }
 
 	/// Highest sequence number of every open lane (itself included) that work appended to `lane` now would run after.

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "scheduler/core/base/ids.hpp"
@@ -152,10 +151,6 @@ class out_of_order_engine {
 
 	/// Everything that became complete since the last call, predecessors first. Swaps buffers with the caller.
 	void take_completed(std::vector<completed_instruction>& out);
-
-	/// For tests, between two calls: whether everything that the engine knows fits together. Throws std::logic_error, which names the first instruction that
-	/// does not. Takes as long as there are live instructions and edges.
-	void validate() const;
 
 	const lane_pool& lanes() const { return m_lanes; }
 	const counters& get_counters() const { return m_counters; }
@@ -316,15 +311,6 @@ class out_of_order_engine {
 	completion find_prerequisite(const node& n, bool is_passed) const;
 	void finalize(slot_type slot);
 	void free_slot(slot_type slot);
-
-	// out_of_order_engine_checks.cpp
-	/// Null if the node is as it should be.
-	const char* find_contradiction(slot_type slot) const;
-	const char* find_contradiction_in_edges(slot_type slot) const;
-	const char* find_contradiction_on_lane(slot_type slot) const;
-	/// Of the sums over all nodes.
-	const char* find_contradiction_in_counts() const;
-	std::string describe(const node& n) const;
 };
 
 } // namespace celerity

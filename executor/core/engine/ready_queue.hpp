@@ -57,12 +57,6 @@ class ready_queue {
 		return true;
 	}
 
-	std::size_t size() const {
-		std::size_t sum = 0;
-		for(const auto& heap : m_heaps) sum += heap.size();
-		return sum;
-	}
-
   private:
 	std::array<std::vector<ready_entry>, max_queue_priority + 1> m_heaps;
 	std::array<std::uint32_t, max_queue_priority + 1> m_passed_over{}; ///< by queue: instructions of higher ones since its last turn

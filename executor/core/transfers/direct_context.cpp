@@ -18,7 +18,7 @@ std::uint64_t word_at(const std::uint64_t words, const std::size_t row, const st
 
 } // namespace
 
-flag_segment::offer direct_context::make_offer(const std::vector<rank_id>& host_ranks) {
+flag_segment::offer direct_context::make_offer(const rank_id own, const std::vector<rank_id>& host_ranks) {
 	own_flags = flag_segment::create(host_ranks.size());
 	for(std::size_t position = 0; position < host_ranks.size(); ++position) {
 		const rank_id rank = host_ranks[position];
@@ -26,23 +26,23 @@ flag_segment::offer direct_context::make_offer(const std::vector<rank_id>& host_
 		if(rank.value >= neighbours.size()) neighbours.resize(rank.value + 1);
 		neighbours[rank.value].position = position;
 	}
-	if(exchanges_in_graphs) share_words();
+	if(device_backend.do_graphs_exchange()) share_words();
 	return own_flags.make_offer();
 }
 
 void direct_context::share_words() {
 	const auto size_bytes = word_bytes(own_flags.num_ranks()) + own_flags.num_ranks() * inbox_bytes_per_rank;
-	auto* const words = memories.allocate(memory_of(device_id(0)), size_bytes, bytes_per_word);
-	memories.fill(memory_of(device_id(0)), words, size_bytes, 0);
+	auto* const words = device_backend.allocate(memory_of(device_id(0)), size_bytes, bytes_per_word);
+	device_backend.fill(memory_of(device_id(0)), words, size_bytes, 0);
 	own_words = reinterpret_cast<std::uintptr_t>(words);
-	own_flags.set_words(lanes->locate(memory_of(device_id(0)), words));
+	own_flags.set_words(device_backend.locate(memory_of(device_id(0)), words));
 }
 
 void direct_context::open(const rank_id peer, const flag_segment::offer& offer) {
 	auto& opened = neighbours.at(peer.value);
 	opened.flags = flag_segment::open(offer);
 	const auto words = opened.flags.words();
-	if(words.has_value() && own_words != 0) opened.words = reinterpret_cast<std::uintptr_t>(lanes->open_peer_slab(*words)) + words->offset_bytes;
+	if(words.has_value() && own_words != 0) opened.words = reinterpret_cast<std::uintptr_t>(device_backend.open_peer_slab(*words)) + words->offset_bytes;
 }
 
 graph_flag direct_context::ready_flag(const bool is_sender, const neighbour& peer, const std::uint64_t slot, const std::uint64_t value,
@@ -69,11 +69,11 @@ void direct_context::agree(const std::vector<rank_id>& peers) {
 		return;
 	}
 	has_agreed = true;
-	lanes->adopt_flags(own_flags.address(), own_flags.size_bytes());
+	device_backend.adopt_flags(own_flags.address(), own_flags.size_bytes());
 	for(const rank_id rank : peers) {
 		auto& peer = neighbours.at(rank.value);
 		peer.is_peer = true;
-		lanes->adopt_flags(peer.flags.address(), peer.flags.size_bytes());
+		device_backend.adopt_flags(peer.flags.address(), peer.flags.size_bytes());
 	}
 }
 

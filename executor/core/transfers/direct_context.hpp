@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "devices/backend.hpp"
-#include "devices/direct_devices.hpp"
-#include "devices/graph_devices.hpp"
+#include "backends/backend.hpp"
 #include "events/executor_statistics.hpp"
 #include "flag_segment.hpp"
 #include "memory/allocation_table.hpp"
@@ -57,10 +55,7 @@ struct direct_context {
 		std::uint64_t words = 0; ///< as in `own_words`
 	};
 
-	rank_id own;
-	backend& memories;                 ///< gives memory
-	direct_devices* const lanes;       ///< null if these devices have no direct transfers, and this rank no peers
-	const bool exchanges_in_graphs;
+	backend& device_backend;
 	const allocation_table& allocations;
 	executor_statistics& statistics;
 	trace_recorder* const trace; ///< null if there is no timeline
@@ -76,7 +71,7 @@ struct direct_context {
 	// At start, in this order: every rank gives its offer to all others, opens theirs, and learns for which pairs both sides have succeeded.
 
 	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
-	flag_segment::offer make_offer(const std::vector<rank_id>& host_ranks);
+	flag_segment::offer make_offer(rank_id own, const std::vector<rank_id>& host_ranks);
 	/// Throws std::runtime_error.
 	void open(rank_id peer, const flag_segment::offer& offer);
 	void agree(const std::vector<rank_id>& peers);

@@ -49,7 +49,7 @@ void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot
 
 std::byte* direct_receiver::open_slab(const rank_id source, const shared_location& location) {
 	try {
-		return static_cast<std::byte*>(m_shared.lanes->open_peer_slab(location));
+		return static_cast<std::byte*>(m_shared.device_backend.open_peer_slab(location));
 	} catch(const device_failure&) {
 		throw; // it is this rank's own
 	} catch(const std::runtime_error& error) { throw peer_failure(source, error.what()); }
@@ -74,7 +74,7 @@ direct_receiver::part_state direct_receiver::add_part(const posted_receive& post
 void* direct_receiver::prepare_bounce(const posted_receive& post) {
 	auto& message = m_incoming.at({post.source, post.message});
 	message.bounce_bytes = bytes_of(post.message_box, post.element_size_bytes);
-	message.data = static_cast<std::byte*>(m_shared.memories.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes));
+	message.data = static_cast<std::byte*>(m_shared.device_backend.allocate(host_memory, message.bounce_bytes, bounce_alignment_bytes));
 	return message.data;
 }
 
@@ -107,7 +107,7 @@ void direct_receiver::pull(const issue& item, const lane_waits& waits) {
 		auto& pull = m_pulls.emplace_back(pull_operation{message.ready, copy_of(fetched, receive, destination), {}, {}});
 		if(message.is_direct()) answer_if_last(pull, message, fetched.where, own);
 	}
-	m_shared.lanes->enqueue_pulls(own, waits, m_pulls);
+	m_shared.device_backend.enqueue_pulls(own, waits, m_pulls);
 }
 
 copy_operation direct_receiver::copy_of(const part& fetched, const receive_instruction& receive, const array_place& destination) {
@@ -165,7 +165,7 @@ void direct_receiver::retire(const instruction_id id) {
 }
 
 void direct_receiver::give_back(const incoming& message) {
-	if(message.bounce_bytes > 0) m_shared.memories.deallocate(host_memory, message.data, message.bounce_bytes, bounce_alignment_bytes);
+	if(message.bounce_bytes > 0) m_shared.device_backend.deallocate(host_memory, message.data, message.bounce_bytes, bounce_alignment_bytes);
 }
 
 std::optional<transfer_status> direct_receiver::find_status(const instruction_id id) const {

@@ -75,7 +75,7 @@ pilot_message direct_sender::make_pilot(const outgoing& out) const {
 	    .sent_box = send.sent_box,
 	    .program_digest = out.program_digest,
 	    .allocated_box = *source.array,
-	    .location = m_shared.lanes->locate(send.source.memory, source.address),
+	    .location = m_shared.device_backend.locate(send.source.memory, source.address),
 	    .ready_index = out.ready_index,
 	    .ready_value = m_ready_flags[out.ready_index].value,
 	    .answer_slot = out.slot,
@@ -131,7 +131,7 @@ void direct_sender::signal(const issue& item, const lane_waits& waits) {
 	m_shared.statistics.sent_bytes.direct += bytes_of(out.send->sent_box, out.send->element_size_bytes);
 	if(m_shared.trace != nullptr) out.issued_ns = now_ns();
 	auto& flag = m_ready_flags[out.ready_index];
-	m_shared.lanes->enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out), item.depends_on_one);
+	m_shared.device_backend.enqueue_signal({item.lane, item.sequence}, waits, flag.is_issued ? shared_flag{} : ready_flag_of(out), item.depends_on_one);
 	flag.is_issued = true;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <exception>
+#include <limits>
 #include <utility>
 
 namespace celerity {
@@ -12,6 +13,10 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
+/// Input that the scheduler has not looked at yet is bounded too: it always gets there by itself, so waiting for it cannot deadlock.
+constexpr std::uint64_t max_waiting_events = 8192;
+/// With queues of several priorities the planner must not come upon many horizons at once. These are half of those that a queue with little work may be ahead.
+constexpr std::uint64_t max_waiting_run_aheads = 8;
 /// How often a thread that has run dry looks again before it sleeps; waking it costs the application thread a system call.
 constexpr int polls_before_sleep = 64;
 
@@ -26,8 +31,7 @@ double seconds(const clock::duration d) { return std::chrono::duration<double>(d
 scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const sink)
     : m_settings(settings),
       m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank, settings.pipeline.capabilities.num_devices},
-      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink),
-      m_pace({settings.run_ahead, settings.pipeline.horizons.step, settings.pipeline.capabilities.num_devices, settings.idle_spin}, m_sink) {}
+      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink) {}
 
 scheduler::~scheduler() { stop(); }
 
@@ -91,16 +95,16 @@ submission_id scheduler::submit(task&& submitted) {
 	}
 	submitted.submission = submission_id(++m_last_submission);
 	const submission_id result = submitted.submission;
-	const queue_priority queue = submitted.priority;
-	m_pace.note_newest(queue, push(std::make_shared<task>(std::move(submitted))));
+	auto& newest = m_newest[submitted.priority];
+	newest.num_pushed = push(std::make_shared<task>(std::move(submitted)));
 	return result;
 }
 
 submission_id scheduler::replay(std::shared_ptr<const recorded_program> program, const std::uint32_t repetitions, const std::uint64_t site) {
 	const submission_id first = next_submission();
 	const std::uint64_t num_tasks = program->tasks.size() * repetitions;
-	const queue_priority queue = program->lowest_queue;
-	m_pace.note_newest(queue, push(replay_event{std::move(program), first, repetitions, site}, num_tasks));
+	auto& newest = m_newest[program->lowest_queue];
+	newest.num_pushed = push(replay_event{std::move(program), first, repetitions, site}, num_tasks);
 	m_last_submission += num_tasks;
 	return first;
 }
@@ -112,7 +116,7 @@ std::uint64_t scheduler::push(Event&& e, const std::uint64_t num_events) {
 	{
 		const std::lock_guard lock(m_mutex);
 		m_input.emplace_back(std::forward<Event>(e));
-		num_pushed = m_pace.note_pushed(num_events);
+		num_pushed = m_num_pushed.fetch_add(num_events, std::memory_order_relaxed) + num_events;
 		m_has_input.store(true, std::memory_order_release);
 		must_wake = m_is_sleeping && !m_is_paused;
 		if(must_wake) m_is_sleeping = false;
@@ -126,12 +130,15 @@ std::uint64_t scheduler::push(Event&& e, const std::uint64_t num_events) {
 void scheduler::flush() { push(flush_event{}); }
 
 void scheduler::announce(const queue_priority queue) {
-	m_pace.announce(queue);
+	m_queues.fetch_or(queue_set_of(queue), std::memory_order_relaxed);
 	push(queue_event{queue});
 }
 
 void scheduler::notify_reached(const task_id reached, const bool is_epoch) {
-	if(!is_epoch) m_pace.note_executed_horizon();
+	if(!is_epoch) {
+		m_executed_horizons.fetch_add(1, std::memory_order_release);
+		notify_progress();
+	}
 	push(reached_event{reached});
 }
 
@@ -141,6 +148,92 @@ void scheduler::set_paused(const bool paused) {
 		m_is_paused = paused;
 	}
 	m_wake.notify_one();
+}
+
+void scheduler::release() {
+	m_is_released.store(true);
+	notify_progress();
+}
+
+bool scheduler::is_behind(const std::uint64_t allowed_horizons, const std::uint64_t allowed_events) const {
+	if(m_is_released.load(std::memory_order_relaxed)) return false;
+	// `executed` is read first. Both numbers only grow, and the executor may pass a horizon just before it counts as released.
+	const std::uint64_t executed = m_executed_horizons.load(std::memory_order_acquire);
+	const std::uint64_t released = m_released_horizons.load(std::memory_order_acquire);
+	if(released > executed + allowed_horizons) return true;
+	const std::uint64_t planned = m_num_planned.load(std::memory_order_acquire);
+	return m_num_pushed.load(std::memory_order_relaxed) > planned + allowed_events;
+}
+
+std::uint64_t scheduler::most_waiting_events() const {
+	if(!are_several(m_queues.load(std::memory_order_relaxed))) return max_waiting_events;
+	return std::clamp<std::uint64_t>(max_waiting_run_aheads * m_settings.run_ahead * m_settings.pipeline.horizons.step, 64, max_waiting_events);
+}
+
+bool scheduler::is_behind_by(const distance& halves) const {
+	return is_behind(halves.horizons * m_settings.run_ahead / 2, halves.events * most_waiting_events() / 2);
+}
+
+// A horizon waits for the work of all queues. So a queue whose tasks take long, or many tasks of another one, keep the program as far ahead as it may be. The
+// other queues must not wait for that: each is then bounded by its own unfinished instructions. Those of the lowest queue are few, as horizons wait for them.
+bool scheduler::is_short_of_work(const queue_priority queue, const std::uint64_t halves) const {
+	const std::uint64_t most = (queue == 0 ? 2 : 8) * m_settings.pipeline.capabilities.num_devices * halves;
+	const std::uint64_t most_horizons = (queue == 0 ? 1 : 2) * (32 * m_settings.run_ahead + 128);
+	if(is_behind(most_horizons, 2 * most_waiting_events())) return false;
+	const auto& newest = m_newest[queue];
+	if(m_num_planned.load(std::memory_order_acquire) < newest.num_pushed.load(std::memory_order_relaxed)) return false;
+	return m_sink.has_at_most(queue, most, newest.num_handed_over.load(std::memory_order_relaxed));
+}
+
+// Without a priority, a submit goes on at half: one long sleep instead of many short ones. A replay goes on at once: the horizons of a graph end together, and
+// the next batch must come before the devices have run out of work. While a submit waits, replays have its limits. Otherwise they would keep the program so far
+// ahead that the submit never goes on.
+scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const bool is_replay) const {
+	if(queue > 0) return {{4, 4}, {3, 3}};
+	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed)) && !m_is_throttled.load(std::memory_order_relaxed);
+	if(is_replay && is_alone) return {{4, 2}, {4, 2}};
+	return {{2, 2}, {1, 1}};
+}
+
+bool scheduler::may_submit(const queue_priority queue, const bool is_replay) const {
+	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
+	return (!is_waiting && !is_behind_by(limits_of(queue, is_replay).block)) || is_short_of_work(queue, 2);
+}
+
+bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue, const bool is_replay) {
+	if(may_submit(queue, is_replay)) return true;
+	const bool must_fall_to_half = queue == 0 && !is_replay;
+	if(must_fall_to_half) m_is_throttled = true;
+	const auto may_go_on = [&] { return !is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1); };
+	std::unique_lock lock(m_progress_mutex);
+	m_num_waiters.fetch_add(1);
+	const auto seen = m_num_let_go;
+	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_let_go != seen || may_go_on(); });
+	m_num_waiters.fetch_sub(1);
+	const bool has_fallen = must_fall_to_half || !is_behind_by({1, 1}); // a submit that an exception has ended no longer waits
+	if(queue == 0 && done && has_fallen) m_is_throttled = false;
+	return done;
+}
+
+bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
+	const std::uint64_t target = m_num_pushed.load();
+	const auto is_planned = [&] { return m_num_accounted.load(std::memory_order_acquire) >= target; };
+	const auto spin_until = clock::now() + m_settings.idle_spin;
+	while(!is_planned() && clock::now() < spin_until) std::this_thread::yield();
+	std::unique_lock lock(m_progress_mutex);
+	m_num_waiters.fetch_add(1);
+	const bool done = m_progress.wait_for(lock, limit, is_planned);
+	m_num_waiters.fetch_sub(1);
+	return done;
+}
+
+void scheduler::notify_progress() {
+	if(m_num_waiters.load() == 0) return;
+	{
+		const std::lock_guard lock(m_progress_mutex); // a waiter is either before its test or asleep
+		if(!is_behind_by({1, 1})) ++m_num_let_go;
+	}
+	m_progress.notify_all();
 }
 
 std::vector<planning_notice> scheduler::take_notices() {
@@ -163,8 +256,8 @@ void scheduler::report(planning_notice&& notice) {
 scheduler_statistics scheduler::statistics() const {
 	const std::lock_guard lock(m_statistics_mutex);
 	scheduler_statistics result = m_statistics;
-	result.released_horizons = m_pace.released_horizons();
-	result.executed_horizons = m_pace.executed_horizons();
+	result.released_horizons = m_released_horizons.load();
+	result.executed_horizons = m_executed_horizons.load();
 	return result;
 }
 
@@ -207,7 +300,8 @@ void scheduler::run() {
 				m_statistics.idle_s += seconds(busy_since - idle_since);
 				m_statistics.busy_s += seconds(busy_until - busy_since);
 			}
-			m_pace.note_accounted();
+			m_num_accounted.store(m_num_planned.load(std::memory_order_relaxed), std::memory_order_release);
+			notify_progress();
 			idle_since = busy_until;
 			events.clear();
 			// Held commands count as work: an executor that runs dry behind lookahead is starving.
@@ -221,7 +315,10 @@ void scheduler::run() {
 			report({.kind = planning_notice::kind_type::fault, .text = std::move(text)});
 		}
 		if(m_on_busy) m_on_busy(false);
-		m_pace.give_up();
+		// A thread that waits for planning must not wait for ever.
+		m_num_planned.store(~std::uint64_t{0} >> 1);
+		m_num_accounted.store(~std::uint64_t{0} >> 1);
+		notify_progress();
 	}
 }
 
@@ -254,13 +351,13 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	if(auto* const replayed = std::get_if<replay_event>(&e)) return replay(pipeline, std::move(*replayed));
 	if(const auto* const reached = std::get_if<reached_event>(&e)) {
 		pipeline.notify_epoch_reached(reached->reached);
-		return m_pace.note_planned(pipeline.num_released_horizons(), 1);
+		return note_planned(pipeline, 1);
 	}
 	finish_replay(pipeline);
 	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
 		const queue_priority queue = (*submitted)->priority;
 		pipeline.submit(std::move(*submitted));
-		m_pace.note_handed_over(queue, pipeline.counts().instructions);
+		note_handed_over(pipeline, queue);
 	} else if(const auto* const created = std::get_if<buffer_event>(&e)) {
 		if(m_settings.graphs != nullptr) m_settings.graphs->create_buffer(created->info);
 		pipeline.create_buffer(created->info);
@@ -272,7 +369,7 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	} else {
 		pipeline.flush();
 	}
-	m_pace.note_planned(pipeline.num_released_horizons(), 1);
+	note_planned(pipeline, 1);
 }
 
 void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
@@ -287,16 +384,16 @@ void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
 	m_rest = std::move(event);
 	m_rest.first.value += num_tasks;
 	m_rest.repetitions -= planned;
-	m_pace.note_handed_over(m_rest.program->lowest_queue, pipeline.counts().instructions);
-	m_pace.note_planned(pipeline.num_released_horizons(), num_tasks);
+	note_handed_over(pipeline, m_rest.program->lowest_queue);
+	note_planned(pipeline, num_tasks);
 }
 
 void scheduler::finish_replay(scheduling_pipeline& pipeline) {
 	if(m_rest.repetitions == 0) return;
 	const auto rest = std::exchange(m_rest, {});
 	pipeline.replay(rest.program, rest.first, rest.repetitions, rest.site, false);
-	m_pace.note_handed_over(rest.program->lowest_queue, pipeline.counts().instructions);
-	m_pace.note_planned(pipeline.num_released_horizons(), rest.program->tasks.size() * rest.repetitions);
+	note_handed_over(pipeline, rest.program->lowest_queue);
+	note_planned(pipeline, rest.program->tasks.size() * rest.repetitions);
 }
 
 void scheduler::finish_replay_without_input(scheduling_pipeline& pipeline) {
@@ -304,13 +401,23 @@ void scheduler::finish_replay_without_input(scheduling_pipeline& pipeline) {
 	const auto since = clock::now();
 	const auto may_hold = [&] {
 		const auto passed = clock::now() - since;
-		return passed < longest_hold || (passed < longest_hold_behind_work && m_pace.is_execution_behind(1));
+		return passed < longest_hold || (passed < longest_hold_behind_work && is_behind(1, std::numeric_limits<std::uint64_t>::max() / 2));
 	};
 	while(may_hold()) {
 		if(m_has_input.load(std::memory_order_acquire)) return;
 		std::this_thread::yield();
 	}
 	finish_replay(pipeline);
+}
+
+void scheduler::note_handed_over(const scheduling_pipeline& pipeline, const queue_priority queue) {
+	m_newest[queue].num_handed_over.store(pipeline.counts().instructions, std::memory_order_relaxed);
+}
+
+void scheduler::note_planned(const scheduling_pipeline& pipeline, const std::uint64_t num_events) {
+	m_released_horizons.store(pipeline.num_released_horizons(), std::memory_order_release);
+	m_num_planned.fetch_add(num_events, std::memory_order_release);
+	notify_progress();
 }
 
 void scheduler::handle_traced(scheduling_pipeline& pipeline, event&& e) {

@@ -20,7 +20,6 @@
 #include "graphs/access_checks.hpp"
 #include "graphs/cut_choice.hpp"
 #include "graph_log.hpp"
-#include "pacing.hpp"
 #include "plan_totals.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"
@@ -29,7 +28,9 @@ namespace celerity {
 
 struct scheduler_settings {
 	pipeline_settings pipeline;
-	/// See pacing_settings.
+	/// Horizons that may be released but not executed before `throttle` blocks; it lets go at half of that. Twice as many for queues with a priority, and for
+	/// replays: devices carry out a batch of their horizons as a whole, and need the next one meanwhile. With queues of several priorities, a queue with
+	/// little unfinished work of its own may go on, as long as all that is ahead is bounded.
 	std::uint64_t run_ahead = 16;
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
@@ -46,8 +47,8 @@ struct scheduler_statistics {
 	CELERITY_FIELDS(counts, busy_s, idle_s, released_horizons, executed_horizons)
 };
 
-/// Owns the pipeline and its thread. `submit` and `create_buffer` belong to one application thread at a time; `pace`, `notify_reached` and `destroy_buffer`
-/// may be called from any thread. Nothing here ever takes the GIL.
+/// Owns the pipeline and its thread. `submit` and `create_buffer` belong to one application thread at a time; `throttle`, the notify functions and
+/// `destroy_buffer` may be called from any thread. Nothing here ever takes the GIL.
 class scheduler {
   public:
 	/// Without a sink this is a dry run: nothing is executed, and every horizon and epoch counts as passed once it is planned.
@@ -74,11 +75,19 @@ class scheduler {
 	/// There is a queue of this priority. As submit().
 	void announce(queue_priority queue);
 
-	/// How far the program is ahead, and whether it may submit.
-	pacing& pace() { return m_pace; }
+	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
+	bool throttle(std::chrono::milliseconds limit, queue_priority queue = 0, bool is_replay = false);
+	/// To be called when the run has failed: no horizon will be reached, and `throttle` never blocks again. Any thread.
+	void release();
+	/// True without taking a lock if `throttle` would not block.
+	bool may_submit(queue_priority queue = 0, bool is_replay = false) const;
+	/// Blocks until all input so far is planned and in the statistics, at most `limit`; for dry runs. Returns true once it is.
+	bool wait_until_planned(std::chrono::milliseconds limit);
 
 	/// The executor has passed a horizon or epoch.
 	void notify_reached(task_id reached, bool is_epoch);
+	/// `has_at_most` of the sink may have changed. Any thread.
+	void notify_load() { notify_progress(); }
 	/// Holds all input back (it queues up), or lets it go; for measurements.
 	void set_paused(bool paused);
 	/// Called with true when the thread starts to work and false when it runs out of input. Set before start().
@@ -135,7 +144,6 @@ class scheduler {
 	partition m_partition;
 	dry_sink m_dry_sink;
 	instruction_sink& m_sink;
-	pacing m_pace;
 	std::function<void(bool)> m_on_busy;
 	std::function<void()> m_on_wake;
 	std::function<void(const std::string&)> m_on_failure;
@@ -159,6 +167,25 @@ class scheduler {
 	bool m_is_paused = false;
 	std::atomic<bool> m_has_input{false};
 
+	mutable std::mutex m_progress_mutex;
+	std::condition_variable m_progress;
+	std::uint64_t m_num_let_go = 0; ///< all who waited go on, also those who wake up when others are far ahead again; guarded by m_progress_mutex
+	std::atomic<std::uint64_t> m_num_pushed{0};
+	std::atomic<std::uint64_t> m_num_planned{0};
+	std::atomic<std::uint64_t> m_num_accounted{0}; ///< planned, and in the statistics
+	std::atomic<std::uint64_t> m_released_horizons{0};
+	std::atomic<std::uint64_t> m_executed_horizons{0};
+	std::atomic<int> m_num_waiters{0};
+	std::atomic<bool> m_is_released{false};
+	std::atomic<bool> m_is_throttled{false}; ///< a submit that is no replay waits, of a queue without a priority
+	std::atomic<queue_set> m_queues{0}; ///< those that were announced
+	/// Of the newest task of a queue: what is planned once it is, and what the sink has got then.
+	struct newest_task {
+		std::atomic<std::uint64_t> num_pushed{0};
+		std::atomic<std::uint64_t> num_handed_over{0};
+	};
+	std::array<newest_task, max_queue_priority + 1> m_newest;
+
 	mutable std::mutex m_notices_mutex;
 	std::vector<planning_notice> m_notices;
 	std::atomic<bool> m_has_notices{false};
@@ -167,7 +194,7 @@ class scheduler {
 	scheduler_statistics m_statistics;
 	plan_totals m_totals;
 
-	/// Returns the number of all events so far, in which a replay counts as its tasks.
+	/// Returns `m_num_pushed`, in which a replay counts as its tasks.
 	template <typename Event>
 	std::uint64_t push(Event&& e, std::uint64_t num_events = 1);
 	void run();
@@ -178,9 +205,29 @@ class scheduler {
 	void finish_replay(scheduling_pipeline& pipeline);
 	/// The executor must not wait for the end of a period if there is no more input.
 	void finish_replay_without_input(scheduling_pipeline& pipeline);
+	/// The newest task of the queue is planned.
+	void note_handed_over(const scheduling_pipeline& pipeline, queue_priority queue);
+	void note_planned(const scheduling_pipeline& pipeline, std::uint64_t num_events);
 	void handle_traced(scheduling_pipeline& pipeline, event&& e);
 	void report(planning_notice&& notice);
 	pipeline_observers make_observers();
+	void notify_progress();
+	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
+	std::uint64_t most_waiting_events() const;
+	/// In halves of what a submit without a priority may be ahead.
+	struct distance {
+		std::uint64_t horizons = 0;
+		std::uint64_t events = 0;
+	};
+	/// A submit blocks while the program is further ahead than `block`, and goes on when it is no further than `go_on`.
+	struct submit_limits {
+		distance block;
+		distance go_on;
+	};
+	submit_limits limits_of(queue_priority queue, bool is_replay) const;
+	bool is_behind_by(const distance& halves) const;
+	/// Whether a queue has little unfinished work: `halves` of a half of what it may have while others keep the program from being further ahead.
+	bool is_short_of_work(queue_priority queue, std::uint64_t halves) const;
 	void forget_dead_buffers();
 };
 

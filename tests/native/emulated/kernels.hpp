@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cuda.hpp"
-#include "executor/core/devices/backend.hpp"
+#include "executor/core/backends/backend.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "executor/core/transfers/flag_segment.hpp"
 #include "scheduler/core/geometry/grid.hpp"

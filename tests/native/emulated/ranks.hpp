@@ -85,15 +85,15 @@ class rank {
 	      m_compare(make_kernel(compare_function, how)), m_peek(make_kernel(peek_function, how)) {}
 	virtual ~rank() = default;
 
-	flag_segment::offer offer() { return m_executor.direct()->make_offer(all_ranks()); }
+	std::optional<flag_segment::offer> offer() { return m_executor.offer_direct(all_ranks()); }
 	void connect(const std::vector<flag_segment::offer>& offers) {
 		std::vector<rank_id> peers;
 		for(std::size_t other = 0; other < offers.size(); ++other) {
 			if(other == m_number) continue;
 			peers.emplace_back(static_cast<std::uint32_t>(other));
-			m_executor.direct()->open(peers.back(), offers[other]);
+			m_executor.open_direct(peers.back(), offers[other]);
 		}
-		m_executor.direct()->agree(peers);
+		m_executor.agree_direct(peers);
 	}
 
 	void start() {
@@ -193,9 +193,7 @@ class rank {
 	void drive() {
 		while(true) {
 			while((m_is_standing = m_must_stand.load())) std::this_thread::sleep_for(1ms);
-			const auto events = m_executor.run(100ms);
-			m_executor.validate();
-			for(const auto& event : events) {
+			for(const auto& event : m_executor.run(100ms)) {
 				if(const auto* const failed = std::get_if<failed_event>(&event)) die(failed->failure.text);
 				if(const auto* const completed = std::get_if<completed_event>(&event)) m_completed = completed->submission.value;
 				if(std::holds_alternative<shutdown_event>(event) || std::holds_alternative<stopped_event>(event)) return;
@@ -211,7 +209,7 @@ class rank {
 	}
 
 	void register_launch(const submission_id submission, const std::shared_ptr<const native_kernel>& kernel) {
-		m_executor.launches().add(submission, {kernel, {}, space()});
+		m_executor.register_launch(submission, {kernel, {}, space()});
 	}
 
 	void submit(task&& submitted, const std::shared_ptr<const native_kernel>& kernel) {
@@ -239,7 +237,7 @@ class rank {
 		const auto one = box(point{{0, 0, 0}}, point{{1, 1, 1}});
 		set_geometry(reading);
 		reading.geometry.global = one;
-		m_executor.launches().add(m_scheduler.next_submission(), {m_peek, {}, one});
+		m_executor.register_launch(m_scheduler.next_submission(), {m_peek, {}, one});
 		m_scheduler.submit(std::move(reading));
 	}
 
@@ -345,7 +343,7 @@ std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	for(std::size_t r = 0; r < how.num_ranks; ++r) ranks.push_back(std::make_unique<Rank>(how, r));
 	if(how.num_ranks > 1) {
 		std::vector<flag_segment::offer> offers;
-		for(const auto& r : ranks) offers.push_back(r->offer());
+		for(const auto& r : ranks) offers.push_back(r->offer().value());
 		for(const auto& r : ranks) r->connect(offers);
 	}
 	return ranks;

@@ -12,9 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "devices/backend.hpp"
-#include "devices/direct_devices.hpp"
-#include "devices/lane_progress.hpp"
+#include "backends/backend.hpp"
+#include "backends/lane_progress.hpp"
 #include "cpu_copy_lane.hpp"
 #include "memory/shared_memory.hpp"
 #include "memory/slab_arena.hpp"
@@ -23,7 +22,7 @@
 
 namespace celerity {
 
-class cpu_backend final : public backend, public direct_devices {
+class cpu_backend final : public backend {
   public:
 	/// `completions` is signalled when a lane has got further; it outlives the backend.
 	cpu_backend(std::size_t num_devices, event_count& completions, bool can_be_direct = false, trace_recorder* trace = nullptr);
@@ -44,16 +43,14 @@ class cpu_backend final : public backend, public direct_devices {
 	void end_kernel(lane_position position) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 
-	direct_devices* direct() override { return m_can_be_direct ? this : nullptr; }
+	bool has_direct_transfers() const override { return m_can_be_direct; }
 	bool signals_flags() const override { return true; }
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;
 	shared_location locate(memory_id memory, const void* address) const override;
 	void* open_peer_slab(const shared_location& location) override;
-	void close_peers() override {}
 	void adopt_flags(void* address, std::size_t size_bytes) override;
 	void enqueue_signal(lane_position position, const lane_waits& waits, const shared_flag& flag, bool depends_on_one) override;
-	void flush() override {}
 	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
 	std::uint64_t completed(const lane_index lane) override { return m_progress[lane].completed(); }

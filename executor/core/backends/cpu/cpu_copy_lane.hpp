@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "devices/direct_devices.hpp"
-#include "devices/lane_progress.hpp"
-#include "devices/lane_trace.hpp"
+#include "backends/backend.hpp"
+#include "backends/lane_progress.hpp"
+#include "backends/lane_trace.hpp"
 #include "memory/nd_copy.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "threads/event_count.hpp"

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "devices/backend.hpp"
+#include "backends/backend.hpp"
 #include "scheduler/core/base/names.hpp"
 
 namespace celerity::cuda {

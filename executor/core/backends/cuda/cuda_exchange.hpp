@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "devices/graph_devices.hpp"
+#include "backends/backend.hpp"
 #include "cuda_driver.hpp"
 #include "cuda_small_copies.hpp"
 

@@ -36,8 +36,7 @@ void cuda_folds::launch(const cuda::driver& driver, const std::uint32_t device, 
 	unsigned long long count = fold.count;
 	unsigned long long num_elements = fold.num_elements;
 	void* parameters[] = {&source, &count, &num_elements, &destination, &has_values}; // the driver copies them
-	driver.check(driver.launch(function, static_cast<unsigned>(num_blocks), 1, 1, fold_threads_per_block, 1, 1, 0, stream, parameters, nullptr),
-	    "cuLaunchKernel");
+	driver.check(driver.launch(function, static_cast<unsigned>(num_blocks), 1, 1, fold_threads_per_block, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 }
 
 } // namespace celerity

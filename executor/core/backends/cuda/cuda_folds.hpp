@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "devices/backend.hpp"
+#include "backends/backend.hpp"
 #include "cuda_driver.hpp"
 
 namespace celerity {

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "devices/native_launch.hpp"
+#include "backends/native_launch.hpp"
 #include "cuda_driver.hpp"
 
 namespace celerity {

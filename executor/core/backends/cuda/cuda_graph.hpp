@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "devices/graph_devices.hpp"
+#include "backends/backend.hpp"
 #include "cuda_driver.hpp"
 #include "cuda_graph_parts.hpp"
 #include "memory/slab_arena.hpp"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "devices/graph_devices.hpp"
+#include "backends/backend.hpp"
 #include "cuda_driver.hpp"
 #include "cuda_small_copies.hpp"
 

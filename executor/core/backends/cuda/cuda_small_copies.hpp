@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "devices/graph_devices.hpp"
+#include "backends/backend.hpp"
 #include "cuda_driver.hpp"
 #include "memory/nd_copy.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "devices/lane_trace.hpp"
+#include "backends/lane_trace.hpp"
 
 namespace celerity {
 

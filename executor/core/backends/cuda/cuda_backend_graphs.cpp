@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// Graphs: operations that the driver puts on a device by one call.
+#include "cuda_backend.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include "cuda_exchange.hpp"
+#include "scheduler/core/base/overloaded.hpp"
+
+namespace celerity {
+
+namespace {
+
+/// Ends the capture of a stream however the capture goes.
+class open_capture {
+  public:
+	open_capture(const cuda::driver& driver, const cuda::stream stream) : m_driver(driver), m_stream(stream) {
+		m_driver.check(m_driver.stream_begin_capture(stream, cuda::capture_relaxed), "cuStreamBeginCapture");
+	}
+	~open_capture() {
+		cuda::graph graph = nullptr;
+		if(m_is_open) m_driver.stream_end_capture(m_stream, &graph);
+		if(graph != nullptr) m_driver.graph_destroy(graph);
+	}
+	open_capture(const open_capture&) = delete;
+	open_capture& operator=(const open_capture&) = delete;
+
+	/// The next node of a stream of the capture depends on these nodes.
+	std::vector<cuda::graph_node> latest_nodes(const cuda::stream stream) const {
+		int status = 0;
+		unsigned long long id = 0;
+		cuda::graph graph = nullptr;
+		const cuda::graph_node* nodes = nullptr;
+		std::size_t num_nodes = 0;
+		m_driver.check(m_driver.stream_get_capture(stream, &status, &id, &graph, &nodes, &num_nodes), "cuStreamGetCaptureInfo");
+		return {nodes, nodes + num_nodes};
+	}
+	void continue_after(const cuda::stream stream, std::vector<cuda::graph_node>& nodes) const {
+		m_driver.check(m_driver.stream_update_capture(stream, nodes.data(), nodes.size(), cuda::capture_set_dependencies), "cuStreamUpdateCaptureDependencies");
+	}
+	cuda::graph end() {
+		m_is_open = false;
+		cuda::graph graph = nullptr;
+		m_driver.check(m_driver.stream_end_capture(m_stream, &graph), "cuStreamEndCapture");
+		return graph;
+	}
+
+  private:
+	const cuda::driver& m_driver;
+	cuda::stream m_stream;
+	bool m_is_open = true;
+};
+
+bool is_kernel(const cuda_graph_node& node) { return node.what.has_value() && std::holds_alternative<launch_operation>(*node.what); }
+
+/// Of a kernel; 0 for other operations.
+queue_priority queue_of(const cuda_graph_node& node) { return is_kernel(node) ? std::get<launch_operation>(*node.what).queue : queue_priority{0}; }
+
+} // namespace
+
+// Kernels of one device write flags into the memory of others, and wait for them.
+void cuda_backend::add_graph_lanes() {
+	std::set<int> ordinals;
+	for(const auto& device : m_devices) ordinals.insert(device.ordinal);
+	if(ordinals.size() < m_devices.size() || m_options.small_copies.empty() || !probe(m_options.ordinals).all_peers || !may_kernels_wait()) return;
+	make_stop_word();
+	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
+		m_graph_positions.push_back({static_cast<lane_index>(m_lanes.size()), 0});
+		m_lanes.push_back(std::make_unique<cuda_lane>(m_driver, m_devices[d].context, d, 0));
+		m_device_of_lane.push_back(d);
+	}
+}
+
+// A kernel of a graph runs on the multiprocessors of the stream that has captured it, wherever the graph is launched. Exchanges and copies run on any.
+cuda::graph cuda_backend::capture(const cuda_graph& graph, const cuda_graph_part& part) {
+	int least = 0;
+	int greatest = 0; // smaller is more urgent
+	m_driver.check(m_driver.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
+	// Streams of its own: a launcher thread may be using those of other lanes.
+	const auto make_lane = [&](const cuda::green_context on) {
+		auto made = std::make_unique<cuda_lane>(m_driver, m_devices[part.device.value].context, part.device.value, 0, nullptr, lane_index{0}, false);
+		made->open(on);
+		return made;
+	};
+	const auto whole = make_lane(nullptr);
+	std::unique_ptr<cuda_lane> share, rest;
+	if(!m_splits.empty()) {
+		share = make_lane(m_splits[part.device.value].share);
+		rest = make_lane(m_splits[part.device.value].rest);
+	}
+	open_capture captured(m_driver, whole->stream());
+	if(share != nullptr) {
+		whole->record(1);
+		for(const auto* const other : {share.get(), rest.get()}) whole->make_wait(other->stream(), 1); // which begins their capture
+	}
+	const auto lane_for = [&](const cuda_graph_node& node) -> cuda_lane& {
+		if(share == nullptr || !is_kernel(node)) return *whole;
+		return m_queues[queue_of(node)].load(std::memory_order_relaxed) == queue_state::apart ? *share : *rest;
+	};
+	std::vector<std::vector<cuda::graph_node>> last_nodes; // of each node of the part
+	std::vector<cuda::graph_node> before;
+	for(const auto& node : part.nodes) {
+		auto& lane = lane_for(node);
+		before.clear();
+		for(const auto earlier : node.after) before.insert(before.end(), last_nodes[earlier].begin(), last_nodes[earlier].end());
+		captured.continue_after(lane.stream(), before);
+		if(node.is_exchange()) {
+			issue_exchange(lane, graph, part, node);
+		} else if(node.fetches) {
+			copy_by_kernels(lane, copies_of(*node.what));
+		} else {
+			std::visit([&](const auto& what) { issue_on(lane, what); }, *node.what);
+		}
+		last_nodes.push_back(captured.latest_nodes(lane.stream()));
+		// As on streams: exchanges and borders before the kernels of all queues. They would otherwise begin when the last blocks of an earlier kernel have.
+		const int priority = node.is_exchange() || node.is_urgent ? greatest : std::max(-static_cast<int>(queue_of(node)), greatest);
+		if(priority != 0) set_priority(last_nodes.back().front(), priority);
+	}
+	if(share != nullptr) {
+		for(auto* const other : {share.get(), rest.get()}) { // a capture ends on the stream on which it began
+			other->record(1);
+			other->make_wait(whole->stream(), 1);
+		}
+	}
+	return captured.end();
+}
+
+void cuda_backend::set_priority(const cuda::graph_node kernel, const int priority) const {
+	cuda::launch_attribute attribute{};
+	attribute.priority = priority;
+	m_driver.check(m_driver.graph_set_kernel_attribute(kernel, cuda::launch_attribute_priority, &attribute), "cuGraphKernelNodeSetAttribute");
+}
+
+void cuda_backend::issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node) {
+	const auto address_of = [&](const std::uint32_t flag) { return graph.flag(device_id(lane.device()), flag); };
+	cuda_exchange exchange;
+	for(const auto flag : node.raised) exchange.raise(address_of(flag));
+	for(const auto flag : node.awaited) exchange.await(address_of(flag));
+	for(const auto flag : node.awaited_by_end) exchange.await_by_end(address_of(flag));
+	for(const auto& put : node.puts) exchange.put(put.copy, graph.inbox_of_put(part, put), address_of(put.flag));
+	auto& small = m_small_copies[lane.device()];
+	small.clear();
+	const auto copies = node.what.has_value() ? copies_of(*node.what) : std::span<const copy_operation>();
+	for(std::size_t i = 0; i < copies.size(); ++i) {
+		if(i < node.arrivals.size() && node.arrivals[i].flag.has_value()) {
+			exchange.fetch(copies[i], graph.inbox_of_arrival(part, node.arrivals[i]), address_of(*node.arrivals[i].flag));
+		} else {
+			add(small, copies[i]);
+		}
+	}
+	exchange.fetch(small.parts());
+	exchange.launch(m_driver, m_small_copies[lane.device()].compiled().exchange, lane.stream(), cuda::to_device_pointer(m_stop_word));
+}
+
+bool cuda_backend::add_all(cuda_small_copies& small, const decltype(graph_operation::what)& what) {
+	return std::visit(overloaded{
+	                      [&](const copy_operation& copy) { return add(small, copy); },
+	                      [&](const std::vector<copy_operation>& gathered) {
+		                      return std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); });
+	                      },
+	                      [](const launch_operation&) { return false; },
+	                      [](const fold_operation&) { return false; },
+	                  },
+	    what);
+}
+
+bool cuda_backend::do_graphs_exchange() const {
+	return has_graphs() && m_options.graphs_exchange && m_devices.size() == 1 && m_small_copies.front().is_available() && m_stop_word != nullptr;
+}
+
+std::unique_ptr<operation_graph> cuda_backend::make_graph(const std::span<const graph_operation> operations, const std::size_t num_flags) {
+	cuda_small_copies scratch;
+	const auto fits = [&](const decltype(graph_operation::what)& what) {
+		scratch.clear();
+		return add_all(scratch, what) && scratch.may_exchange();
+	};
+	auto graph = std::make_unique<cuda_graph>(m_driver, part_by_device(operations, num_flags, fits), m_is_cancelled);
+	for(const auto& part : graph->parts) {
+		const auto size_bytes = cuda_graph::memory_bytes(part);
+		if(size_bytes == 0) continue;
+		auto* const address = allocate(memory_of(part.device), size_bytes, cuda_graph::bytes_per_word);
+		graph->set_memory(part.device, *m_devices.at(part.device.value).arena, address);
+		fill(memory_of(part.device), address, size_bytes, 0);
+	}
+	return graph;
+}
+
+// Kernels in the graph of one device may wait for that of another one, which nothing may hold up. So all handles exist before the first launch, and no launch
+// comes before the launches of earlier runs on all devices.
+void cuda_backend::enqueue_graph(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
+	auto& graph = static_cast<cuda_graph&>(operations);
+	if(graph.parts.size() == 1) return hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
+	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
+		std::vector<lane_position> behind;
+		for(auto& part : graph.parts) {
+			auto& last = m_graph_positions.at(part.device.value);
+			++last.sequence;
+			hand_over(last, before, cuda_graph_step{&graph, &part, !launches, launches});
+			behind.push_back(last);
+		}
+		return behind;
+	};
+	hand_over_parts({}, false);
+	std::vector<lane_position> before;
+	const auto wait_for = [&](const lane_position& earlier) {
+		if(earlier == m_latest_graph.complete) { // a wait that follows other waits takes the devices longer
+			before.insert(before.end(), m_latest_graph.parts.begin(), m_latest_graph.parts.end());
+		} else {
+			before.push_back(earlier);
+		}
+	};
+	for(const auto& earlier : waits.positions) wait_for(earlier);
+	if(position.sequence > 1) wait_for({position.lane, position.sequence - 1}); // as the parts run on other lanes
+	m_latest_graph = {position, hand_over_parts({before, waits.answers}, true)};
+	hand_over(position, {m_latest_graph.parts, {}}, shared_flag{}); // complete when all parts are
+}
+
+// Launches that follow each other on a stream take 2 us each. Many flags are therefore written on another stream while earlier launches of the graph run.
+void cuda_backend::set_flags(const cuda_lane& lane, const cuda_graph_step& step) {
+	auto& small = m_small_copies[lane.device()];
+	const auto table = step.graph->flag(step.part->device, 0);
+	if(step.flags.size() <= cuda_small_copies::flags_per_launch) return small.set_flags(m_driver, lane.stream(), step.flags, table);
+	if(m_flag_stream == nullptr) m_driver.check(m_driver.stream_create(&m_flag_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
+	const auto& next = step.graph->take_next_table(*step.part);
+	m_driver.check(m_driver.stream_wait_event(m_flag_stream, next.is_taken, 0), "cuStreamWaitEvent");
+	small.set_flags(m_driver, m_flag_stream, step.flags, next.address);
+	m_driver.check(m_driver.event_record(next.is_written, m_flag_stream), "cuEventRecord");
+	m_driver.check(m_driver.stream_wait_event(lane.stream(), next.is_written, 0), "cuStreamWaitEvent");
+	small.clear();
+	strided_copy all;
+	all.run_bytes = step.flags.size() * sizeof(graph_flag);
+	small.add_of_any_size(reinterpret_cast<const void*>(next.address), reinterpret_cast<void*>(table), all);
+	small.launch(m_driver, lane.stream());
+	m_driver.check(m_driver.event_record(next.is_taken, lane.stream()), "cuEventRecord");
+}
+
+void cuda_backend::issue_on(cuda_lane& lane, const cuda_graph_step& step) {
+	const auto& part = *step.part;
+	const auto& small = m_small_copies[lane.device()];
+	if(part.handle == nullptr) {
+		const cuda::graph graph = capture(*step.graph, part);
+		const auto code = m_driver.graph_instantiate(&step.part->handle, graph, cuda::instantiate_with_node_priorities);
+		m_driver.graph_destroy(graph);
+		m_driver.check(code, "cuGraphInstantiate");
+		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), step.graph->flags_with_devices(part), step.graph->flag(part.device, 0));
+	}
+	if(step.prepares) {
+		if(!step.flags.empty()) set_flags(lane, step);
+		if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), step.graph->flag(part.device, 0), part.num_flags);
+	}
+	if(step.launches) m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");
+}
+
+} // namespace celerity
