@@ -1458,6 +1458,8 @@ class SubmissionRecord:
 
     outside: types.MemberDescriptorType = ...
 
+    context: types.MemberDescriptorType = ...
+
     __slots__: tuple = ...
 
 class AccessRecord:
@@ -1507,6 +1509,11 @@ def call_inside(threads: set[int], function: Any, *args: Any) -> Any:
     function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.
     """
 
+def numbers_at(places: tuple[tuple[Any, str, str | None], ...]) -> tuple[Any, ...]:
+    """
+    The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.
+    """
+
 class SubmitMemo:
     """The memo of a kernel: the checked kinds of its calls; see Submitter."""
 
@@ -1523,6 +1530,11 @@ class RecordedTasks:
     def __init__(self) -> None: ...
 
     def __len__(self) -> int: ...
+
+    def with_values(self, changes: Sequence[tuple[int, bytes | None, int]]) -> RecordedTasks:
+        """
+        The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of its launch if it has one, and digest of its values.
+        """
 
 class Submitter:
     """
@@ -1554,6 +1566,11 @@ class Submitter:
     def record(self, function: Any, tasks: RecordedTasks, submissions: list[Any], opened: Any) -> Any:
         """
         function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the Recording.
+        """
+
+    def digest_values(self, kept_args: list[Any]) -> int:
+        """
+        Of the plain arguments among those that a submission keeps, as the ranks compare them.
         """
 
     @property

@@ -21,7 +21,7 @@ import numpy as np
 
 from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.calls.fill_patterns import UNWRITTEN, fill_of, outside, position_of
-from celerity_py.calls.outer_variables import OuterVariables
+from celerity_py.calls.outer_variables import compare_values
 from celerity_py.calls.views import address_of
 from celerity_py.scheduler.errors import IncompleteWrite, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.vocabulary.accesses import READ, WRITE, Port
@@ -57,7 +57,6 @@ class CallChecks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._suspicions: dict[Any, _Suspicion] = {}
-        self.outer_variables = OuterVariables()
         #: Of random patterns; has a lock of its own.
         self.generator = np.random.Generator(np.random.SFC64())
 
@@ -77,16 +76,16 @@ class CallChecks:
             IncompleteWrite: If the call leaves elements of a `write` access unwritten.
             OutOfBoundsAccess: If it uses elements between the boxes of a region.
             ReadOnlyAccess: If it changes elements that it declares to read.
-            UsageError: If the function uses a variable from outside that has changed since the submit.
+            UsageError: If the function uses a value from outside that has changed since the submit.
         """
-        self.outer_variables.compare(submission)
+        compare_values(submission)
         call = _Call(self, submission, bindings, binder)
         try:
             yield call.bindings
         finally:
             for copy in call.copies:
                 copy.forget()
-        self.outer_variables.compare(submission)
+        compare_values(submission, has_run=True)
         call.verify()
 
     def find_unwritten(self, key: Any, hits: Any, count: int, chance: float) -> Any:

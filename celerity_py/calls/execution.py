@@ -15,6 +15,7 @@ from celerity_py._native import BoundAccess, BoundPart, Box, KernelCall, Region,
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.host_reducers import CallableReducer, PlaceReducer
 from celerity_py.calls.kept_arrays import look_after
+from celerity_py.calls.outer_variables import compare_numbers
 from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View, ViewPart
 from celerity_py.executor.failures.failure import describe_error
@@ -83,6 +84,14 @@ def _note_part(error: Exception, part: IndexSpacePart) -> None:
         error.add_note(f"Its {part.noun} was {show(part.box)} of {show(part.global_box)}.")
 
 
+def _run(submission: Submission, part: IndexSpacePart, arguments: list[Any]) -> Any:
+    """Call the function of a task with the context variables of its submit."""
+    if submission.context is None:
+        return submission.function(part, *arguments)
+    # A copy: two threads cannot enter one context at once.
+    return submission.context.copy().run(submission.function, part, *arguments)
+
+
 class Binder:
     """Calls user functions with arguments made from the bindings of a call; this class makes NumPy arrays."""
 
@@ -140,10 +149,12 @@ class Binder:
             with checks.around(submission, bindings, self) as filled:
                 self.call(submission, part, filled, partials)
             return
+        if submission.outside is not None:
+            compare_numbers(submission)
         arguments = self.arguments(submission, iter(bindings), iter(partials))
         told = None
         try:
-            returned = submission.function(part, *arguments)
+            returned = _run(submission, part, arguments)
         except ValueError as error:
             told = _find_read_only(submission, error) if self.protects_reads else None
             if told is None:
@@ -275,7 +286,7 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
     for flat in boxes:
         box = box_from_flat(flat, ndim)
         try:
-            returned = record.initializer(box)
+            returned = record.context.copy().run(record.initializer, box)
             contents = to_numpy(returned, "It returned")
         except BaseException as error:
             raise TaskFailed(f"{who} raised {describe_error(error)} for the box {show(box)}.") from error

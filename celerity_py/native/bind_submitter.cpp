@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings.hpp"
 #include "executor/core/threads/busy_clock.hpp"
@@ -59,6 +64,8 @@ void bind_submitter(nb::module_& m) {
 	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a,
 	    nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
 	    "function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.");
+	m.def("numbers_at", &numbers_at, "places"_a, nb::sig("def numbers_at(places: tuple[tuple[typing.Any, str, str | None], ...]) -> tuple[typing.Any, ...]"),
+	    "The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.");
 	nb::class_<submit_memo>(m, "SubmitMemo", "The memo of a kernel: the checked kinds of its calls; see Submitter.")
 	    .def(nb::init<>())
 	    .def(
@@ -66,7 +73,22 @@ void bind_submitter(nb::module_& m) {
 	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
 	nb::class_<recorded_tasks>(m, "RecordedTasks", "The kernels and host tasks that a function has submitted; see Submitter.record.")
 	    .def(nb::init<>())
-	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); });
+	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); })
+	    .def(
+	        "with_values",
+	        [](const recorded_tasks& self, const std::vector<std::tuple<std::size_t, std::optional<nb::bytes>, std::uint64_t>>& changes) {
+		        std::vector<recorded_tasks::change> taken;
+		        for(const auto& [entry, scalars, digest] : changes) {
+			        auto& change = taken.emplace_back(recorded_tasks::change{entry, {}, digest});
+			        if(!scalars.has_value()) continue;
+			        const auto* const begin = static_cast<const std::byte*>(scalars->data());
+			        change.scalars.emplace(begin, begin + scalars->size());
+		        }
+		        return self.with(taken);
+	        },
+	        "changes"_a,
+	        "The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of its launch if it has "
+	        "one, and digest of its values.");
 	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
 	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
@@ -88,6 +110,8 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
 	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "
 	        "Recording.")
+	    .def("digest_values", &submitter::digest_values, "kept_args"_a, nb::sig("def digest_values(self, kept_args: list[typing.Any]) -> int"),
+	        "Of the plain arguments among those that a submission keeps, as the ranks compare them.")
 	    .def_prop_ro("num_calls_of_others", &submitter::num_calls_of_others, "Submits and replays of other threads that have not returned yet.")
 	    .def_prop_ro("open_recording", &submitter::open_recording, nb::sig("def open_recording(self, /) -> typing.Any"), "The Recording under way, or None.")
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,

@@ -142,6 +142,7 @@ submitter::submitter(scheduler& target, executor_loop* const executor, nb::dict 
 
 void submitter::set_delegate(nb::object delegate) {
 	m_may_repeat = nb::cast<bool>(delegate.attr("may_repeat"));
+	m_compares_values = nb::cast<bool>(delegate.attr("compares_values"));
 	m_is_cuda = nb::cast<bool>(delegate.attr("is_cuda"));
 	m_runtime = nb::object(delegate.attr("runtime")).ptr();
 	m_inside = delegate.attr("inside");
@@ -231,6 +232,9 @@ void submitter::finish(call& now, work&& made) {
 	const queue_priority priority = made.node.priority;
 	await_turn(now, made.submission, priority, false);
 	const bool has_reductions = !made.node.reductions.empty();
+	auto& record = submission_type::of(made.submission.ptr());
+	Py_XSETREF(record.context, current_context());
+	if(made.node.kind == task_kind::device_kernel && m_compares_values) made.node.values_digest = digest_values(record.args);
 	try {
 		if(is_recording()) {
 			enter_and_record(made, now.started_ns);
@@ -262,6 +266,8 @@ void submitter::ask_delegate(const parallel_for_call& given, const nb::object& k
 		find_kinds(submission_type::of(out.submission.ptr()).args);
 	}
 	for(const auto kind : m_kinds) found.kinds.push_back(plain_base(kind));
+	const nb::object outside = nb::borrow(submission_type::of(out.submission.ptr()).outside);
+	if(outside && PyTuple_CheckExact(outside.ptr())) found.places = outside[0];
 	if(m_is_cuda) prepare_launch(given.kernel, out, found);
 }
 
@@ -347,6 +353,10 @@ bool submitter::repeat(const parallel_for_call& given, const nb::object& box_obj
 		return false;
 	}
 	out.submission = make_submission(function.ptr(), label.ptr(), given.args.ptr(), box_object.ptr(), given.frame.ptr());
+	if(known->places) {
+		auto& record = submission_type::of(out.submission.ptr());
+		Py_SETREF(record.outside, nb::make_tuple(known->places, numbers_at(known->places)).release().ptr());
+	}
 	return true;
 }
 
@@ -420,6 +430,7 @@ nb::object submitter::make_submission(PyObject* const function, PyObject* const 
 	record->code = code.release().ptr();
 	record->lasti = position.release().ptr();
 	record->future = Py_NewRef(Py_None);
+	record->outside = Py_NewRef(Py_None);
 	return result;
 }
 

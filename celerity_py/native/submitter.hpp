@@ -21,6 +21,11 @@ namespace celerity::native {
 /// A function (buffer, mapper, port) that makes an access, an instance of this class, as its `__init__` does.
 nanobind::object make_access_maker(nanobind::handle access_class);
 
+/// The numbers from outside that a kernel uses, at places that Python has found; see `calls/outer_variables.py`.
+nanobind::object numbers_at(nanobind::handle places);
+/// A new reference: the context variables of the thread, such as NumPy's error state; None if none is set.
+PyObject* current_context();
+
 /// Checked submits of one kernel, by the kinds of its arguments. Belongs to the kernel.
 class submit_memo {
   public:
@@ -38,6 +43,7 @@ class submit_memo {
 		nanobind::object pack;                       ///< makes bytes of the scalars
 		std::vector<std::size_t> scalars;            ///< their positions among the arguments
 		std::uint64_t code_digest = 0;               ///< as `task::code_digest`
+		nanobind::object places;                     ///< of the numbers from outside that it uses; null if there are none
 	};
 
 	std::uint64_t owner = 0; ///< the submitter that keeps entries here
@@ -54,6 +60,15 @@ struct recorded_tasks {
 
 	/// The tasks as the scheduler repeats them; made by the first replay.
 	const std::shared_ptr<const recorded_program>& program();
+
+	/// A task whose plain arguments have other values.
+	struct change {
+		std::size_t entry = 0;
+		std::optional<std::vector<std::byte>> scalars; ///< of the launch, if there is one
+		std::uint64_t values_digest = 0;
+	};
+	/// The same tasks with other values: a program of its own, with templates and graphs of its own.
+	std::shared_ptr<recorded_tasks> with(const std::vector<change>& changes) const;
 
   private:
 	std::shared_ptr<const recorded_program> m_program;
@@ -101,6 +116,8 @@ class submitter {
 	std::int64_t blocked_ns() const;
 
 	int traverse(visitproc visit, void* arg) const;
+	/// Of the plain arguments among the arguments that a submission keeps; 0 if they are not compared.
+	std::uint64_t digest_values(nanobind::handle kept_args) const;
 
   private:
 	static constexpr std::size_t max_entries = 16; ///< they are compared one by one
@@ -140,6 +157,7 @@ class submitter {
 	nanobind::object m_delegate;
 	bool m_may_repeat = false;
 	bool m_is_cuda = false;
+	bool m_compares_values = false; ///< the plain arguments of kernels, with other ranks; with CHECK, Python has done so
 	const PyObject* m_runtime = nullptr;                   ///< of the ports; only compared
 	nanobind::object m_inside, m_boxes;                    ///< ids of threads that must not submit; index spaces by shape
 	std::vector<submit_memo::argument_kind> m_plain_types; ///< a value of one never changes; the types live as long as the interpreter

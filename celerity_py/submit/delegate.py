@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import Box, Task
+from celerity_py.calls.outer_variables import note_numbers, note_values
 from celerity_py.calls.partial_results import ReductionPort
+from celerity_py.comparison.value_digests import digest_of_argument
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
@@ -61,6 +63,9 @@ class SubmitDelegate:
         plain_types: See `plain_values.PLAIN_TYPES`.
         explain: See `violations.explain`.
         check_usable: See `Runtime.check_usable`.
+        compares_values: Whether native code adds digests of plain arguments to kernels.
+        note_outside: Keeps the values from outside that a task uses.
+        digest_of: The digest of a plain argument that is neither a number nor a text.
         may_repeat: Whether native code may submit by itself a call like one that this delegate has checked.
     """
 
@@ -69,6 +74,7 @@ class SubmitDelegate:
     hint_class = Hint
     plain_types = PLAIN_TYPES
     explain = staticmethod(explain)
+    digest_of = staticmethod(digest_of_argument)
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -76,6 +82,8 @@ class SubmitDelegate:
         self.is_cuda = runtime.devices.is_cuda
         self.check_usable = runtime.check_usable
         self.may_repeat = runtime.call_checks is None
+        self.note_outside = note_numbers if runtime.call_checks is None else note_values
+        self.compares_values = runtime.size > 1 and runtime.call_checks is None
 
     def plan_kernel(  # noqa: PLR0917 - those of parallel_for
         self,
@@ -135,6 +143,9 @@ class SubmitDelegate:
             order_reductions(submission, args, reductions, frame)
         if reductions and runtime.folds is not None:
             runtime.folds.prepare(runtime, reductions)
+        # Native code repeats most submits of a Kernel.
+        if kernel.__class__ is not Kernel or runtime.call_checks is not None:
+            self.note_outside(submission)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
@@ -192,6 +203,7 @@ class SubmitDelegate:
         else:
             submission = CollectiveSubmission(kind, label, fn, kept, box, frame)
             submission.group = group
+        self.note_outside(submission)
         origin = runtime.origins.of(submission)
         group_name = "" if group is None else repr(group.name)
         task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin, group_name)

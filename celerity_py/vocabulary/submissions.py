@@ -10,8 +10,10 @@ from celerity_py._native import SubmissionRecord
 from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from celerity_py._native import Box
-    from celerity_py.calls.outer_variables import OuterValue
+    from celerity_py.calls.outer_variables import NamedValues, Numbers
     from celerity_py.runtime.collective_groups import CollectiveGroup
     from celerity_py.runtime.futures import Future
 
@@ -48,8 +50,10 @@ class Submission(SubmissionRecord):
     Holds no `Buffer`: the graphs keep data alive, and handles die when the user drops them, on every rank alike.
     """
 
-    #: With CHECK: the variables that the function uses, as they were.
-    outside: list[OuterValue]
+    #: Of the submit: context variables, such as NumPy's error state; None if there are none.
+    context: Context | None
+    #: The values from outside that the function uses, as they were: numbers, or more with CHECK. None: none.
+    outside: Numbers | NamedValues | None
 
     __slots__ = ()
 
@@ -74,6 +78,8 @@ class Submission(SubmissionRecord):
         self.code = frame.f_code
         self.lasti = frame.f_lasti
         self.future = future
+        self.context = None
+        self.outside = None
 
     @property
     def site(self) -> str:

@@ -29,7 +29,7 @@ INSTALLED = {
     """,
     "celerity_py/calls": """
         __init__ call_checks empty_reductions execution fill_patterns host_combination host_reducers kept_arrays
-        named_paths outer_variables padding partial_results reached_values views
+        named_paths outer_variables padding partial_results places reached_values views
     """,
     "celerity_py/cli": """
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
@@ -53,7 +53,7 @@ INSTALLED = {
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records combinations foreign_arrays frozen_arrays gathered_rows index_spaces
-        integers notation operations parts
+        integers notation operations parameters parts
         refused_operators side_effects static_types submissions tables type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",

@@ -51,6 +51,7 @@ class Launches:
         self.inside: set[int] = set()
         self.boxes = {(4, 6): WHOLE}
         self.is_native = True
+        self.compares_values = False
         self.submitter = self.make_submitter()
         self.ports = [self.port(np.float32), self.port(np.float64)]
         function = _native.CudaFunction(
