@@ -45,6 +45,7 @@ void bind_scheduler_settings(nb::module_& m) {
 	bind_field<machine, &capabilities::num_devices>(settings, "num_devices");
 	bind_field<machine, &capabilities::device_peers>(settings, "device_peers");
 	bind_field<machine, &capabilities::user_device_peers>(settings, "user_device_peers");
+	bind_field<machine, &capabilities::link_ranks>(settings, "link_ranks");
 	bind_field<machine, &capabilities::direct_ranks>(settings, "direct_ranks");
 	bind_field<machine, &capabilities::foreseeable_bytes>(settings, "foreseeable_bytes");
 	bind_field<machine, &capabilities::joined_bytes>(settings, "joined_bytes");
@@ -132,6 +133,16 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "wait_until_planned", [](scheduler& self) { wait_until([&] { return self.wait_until_planned(signal_interval); }); },
 	        "Block until all input so far has been planned, without the GIL.")
+	    .def(
+	        "keep_contents", [](scheduler& self, const std::uint64_t bytes) { self.contents().add(bytes); }, "bytes"_a,
+	        "The program has dropped a buffer, whose contents the run keeps until its last use. Submits wait if there is too much. Any thread.")
+	    .def(
+	        "drop_contents",
+	        [](scheduler& self, const std::uint64_t bytes) {
+		        self.contents().remove(bytes);
+		        self.notify_load();
+	        },
+	        "bytes"_a, "The run needs them no more. Any thread.")
 	    .def("flush", &scheduler::flush, "Compile the commands that lookahead holds back.")
 	    .def("announce", &scheduler::announce, "priority"_a, "There is a queue of this priority. All ranks make this call before the same tasks.")
 	    .def_prop_ro("has_notices", &scheduler::has_notices, "Whether there are some that nobody has taken. Any thread.")
@@ -144,7 +155,8 @@ void bind_scheduler(nb::module_& m) {
 	    .def(
 	        "plan_totals", [](const scheduler& self) { return to_python(self.totals()); }, nb::sig("def plan_totals(self) -> dict[str, typing.Any]"),
 	        "Of a dry run: the instructions planned so far by kind, bytes by link, and memory in the order of the plan.")
-	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"), "Counts, and the seconds the thread was busy and idle.");
+	    .def("statistics", &planning_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
+	        "Counts, and the seconds the thread was busy and idle.");
 }
 
 } // namespace celerity::native

@@ -107,6 +107,7 @@ void bind_tasks(nb::module_& m) {
 	        "on: 'once', 'master', or 'split', which divides the box among the ranks. objects: ids of host objects, distinct and ascending. "
 	        "group: of a collective host task, as the program names it.")
 	    .def_rw("priority", &task::priority, "Of the queue that submits it.")
+	    .def_rw("argument_bytes", &task::argument_bytes, "Of the arrays among its plain arguments.")
 	    .def_prop_ro("division", &division_of, "Equal for tasks whose index spaces are divided into the same chunks.");
 }
 

@@ -119,6 +119,7 @@ nb::list submission_table::futures_until(const std::uint64_t last) const {
 }
 
 void submission_table::forget_until(const std::uint64_t last) {
+	m_scheduler.contents().remove_arguments_until(submission_id(last));
 	std::vector<nb::object> forgotten; // their destructors may do anything, so they come last
 	while(!m_with_future.empty() && m_with_future.front() <= last) m_with_future.pop_front();
 	for(; m_oldest <= last; ++m_oldest) {

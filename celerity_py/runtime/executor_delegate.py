@@ -78,7 +78,9 @@ class RuntimeDelegate:
 
     def user_memory_freed(self, raw: int) -> None:
         """Let go of an array that no buffer needs any more."""
-        self._runtime.user_memory.let_go(raw)
+        num_bytes = self._runtime.user_memory.let_go(raw)
+        if num_bytes:
+            self._runtime.scheduler.drop_contents(num_bytes)
 
     def reduction_is_empty(self, number: int) -> None:
         """Warn of a reduction for which no chunk has combined a value; any thread."""

@@ -103,6 +103,7 @@ def make_scheduler(runtime: Runtime, direct_ranks: list[bool]) -> _native.Schedu
         num_devices=devices.count,
         device_peers=devices.all_peers,
         user_device_peers=not devices.is_cuda,  # their memory is not pinned
+        link_ranks=devices.link_ranks,
         direct_ranks=direct_ranks,
         lookahead=settings.lookahead,
         horizon_step=settings.horizon_step,

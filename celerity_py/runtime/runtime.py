@@ -447,6 +447,8 @@ class Runtime:
         )
         if self.program is not None:
             info.site = self.submitter.number_site(record.site.code, record.site.lasti)
+        if self.executor is not None:  # a dry run keeps no contents
+            record.lent_bytes = sum(given.array.nbytes for _, given in parts)
         record.id = self.scheduler.create_buffer(info)
         self.labels[record.id] = (record.label, len(record.shape))
         if self.tracer is not None:
@@ -461,6 +463,8 @@ class Runtime:
         try:
             if record.id in self.completion.kept:
                 self.completion.note_death(record.id)
+            if record.lent_bytes:
+                self.scheduler.keep_contents(record.lent_bytes)
             self.scheduler.destroy_buffer(record.id)
             self.labels.pop(record.id, None)
         except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away

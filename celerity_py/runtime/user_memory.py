@@ -52,9 +52,10 @@ class UserMemory:
         self._lent[raw] = given
         return raw
 
-    def let_go(self, raw: int) -> None:
-        """The executor does not need an array any more. Any thread."""
-        self._lent.pop(raw, None)
+    def let_go(self, raw: int) -> int:
+        """The executor does not need an array any more. Returns the size of the array in bytes. Any thread."""
+        given = self._lent.pop(raw, None)
+        return 0 if given is None else int(given.array.nbytes)
 
     def return_borrowed(self) -> None:
         """When nothing is in flight: copy the data that still lies in borrowed arrays into arrays of our own."""

@@ -18,7 +18,7 @@ from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_backend
 from celerity_py.reductions import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
-from celerity_py.submit.plain_values import accepted, settle
+from celerity_py.submit.plain_values import accepted, copied_bytes, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
 from celerity_py.vocabulary.combinations import VALUE
 from celerity_py.vocabulary.index_spaces import box_of
@@ -85,17 +85,18 @@ def check_share(given: Any, priority: int) -> float | None:
 
 def collect(
     args: tuple[Any, ...], runtime: Runtime, who: str, objects: set[int] | None = None
-) -> tuple[list[Access], list[tuple[Any, ...]], list[Any], bool]:
+) -> tuple[list[Access], list[tuple[Any, ...]], list[Any], bool, int]:
     """Sort the arguments of a task. For a host task, `objects` gets the ids of its host objects.
 
     Returns:
-        The accesses, the reductions as the scheduler takes them, the arguments as the submission keeps them, and
-        whether some mapper is a callable.
+        The accesses, the reductions as the scheduler takes them, the arguments as the submission keeps them, whether
+        some mapper is a callable, and the bytes of arrays that were copied for the task.
     """
     accesses: list[Access] = []
     reductions: list[tuple[Any, ...]] = []
     kept: list[Any] = []
     is_custom = False
+    num_bytes = 0
     for arg in args:
         kind = arg.__class__
         if kind is Access or kind is CustomAccess:
@@ -118,7 +119,8 @@ def collect(
             kept.append(arg)
         else:
             kept.append(settle(arg, who))
-    return accesses, reductions, kept, is_custom
+            num_bytes += copied_bytes(arg, kept[-1])
+    return accesses, reductions, kept, is_custom, num_bytes
 
 
 def check_name(name: object) -> None:

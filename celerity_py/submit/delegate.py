@@ -125,7 +125,7 @@ class SubmitDelegate:
             division = hint_resolution.resolve(hints, undivided.oversubscribe, runtime.size, runtime.num_devices)
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
-        accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
+        accesses, reductions, kept, is_custom, num_bytes = collect(args, runtime, f'kernel "{label}"')
         submission = Submission("kernel", label, function, kept, box, frame)
         if is_native and reductions:
             refuse_host_combinations(submission)
@@ -133,6 +133,8 @@ class SubmitDelegate:
         if reductions and runtime.folds is not None:
             runtime.folds.prepare(runtime, reductions)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
+        if num_bytes:
+            task.argument_bytes = num_bytes
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
         return submission, task, accesses
@@ -180,7 +182,7 @@ class SubmitDelegate:
                 f"{who}: on= takes 'once', 'master', or an index space to split among the ranks, not {on!r}."
             )
         check_kernel(fn, fn, len(args), label, kind)
-        accesses, reductions, kept, is_custom = collect(args, runtime, who, objects)
+        accesses, reductions, kept, is_custom, num_bytes = collect(args, runtime, who, objects)
         if reductions:
             reduction = next(arg for arg in args if isinstance(arg, Reduction))
             raise ArgumentTypeError(f"{who} got {reduction!r}, but only kernels can reduce. Use queue.parallel_for().")
@@ -192,6 +194,8 @@ class SubmitDelegate:
         origin = runtime.origins.of(submission)
         group_name = "" if group is None else repr(group.name)
         task = Task.host_task(box, distribution, unordered, granularity, sorted(objects), origin, group_name)
+        if num_bytes:
+            task.argument_bytes = num_bytes
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)
         return submission, task, accesses

@@ -75,6 +75,18 @@ def settle(value: Any, who: str) -> Any:
     return value
 
 
+def copied_bytes(given: Any, settled: Any) -> int:
+    """The size of the arrays that `settle` has copied for an argument."""
+    if settled is given:
+        return 0
+    if isinstance(settled, np.ndarray):
+        return settled.nbytes
+    if isinstance(settled, tuple):
+        return sum(map(copied_bytes, given, settled))
+    names = [field.name for field in dataclasses.fields(settled) if hasattr(settled, field.name)]
+    return sum(copied_bytes(getattr(given, name), getattr(settled, name)) for name in names)
+
+
 def _settle_tuple(value: tuple[Any, ...], who: str) -> Any:
     items = []
     for item in value:

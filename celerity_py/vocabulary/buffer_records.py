@@ -31,6 +31,7 @@ class BufferRecord:
         "handle",
         "id",
         "initializer",
+        "lent_bytes",
         "name",
         "runtime",
         "shape",
@@ -52,6 +53,8 @@ class BufferRecord:
         #: Where the buffer was made, for errors of its initial contents.
         self.site = site
         self.box = Box((0,) * len(shape), shape)
+        #: Of the arrays with initial contents, which the run keeps until the last use of the buffer.
+        self.lent_bytes = 0
         #: `fn(box) -> array`, or None.
         self.initializer: Callable[[Box], Any] | None = None
         #: By allocation: the sources of arrays for writing and for reading, and the allocated box.

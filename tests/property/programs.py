@@ -236,6 +236,8 @@ class Settings:
     num_devices: int = 1
     device_peers: bool = True
     user_device_peers: bool = True
+    link_ranks: tuple[int, ...] = ()
+    """By two devices: how much worse the link is than the best one."""
     direct_pairs: frozenset[tuple[int, int]] = frozenset()
     lookahead: Literal["none", "auto", "infinite"] = "none"
     foreseeable_bytes: int = 0

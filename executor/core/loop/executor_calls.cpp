@@ -135,6 +135,19 @@ std::vector<active_instruction> executor_loop::active_instructions() {
 	return active;
 }
 
+instruction_sink::activity executor_loop::current_activity(const std::uint64_t num_handed_over) {
+	const std::lock_guard lock(m_state_mutex);
+	if(m_engine.num_submitted() < num_handed_over) return activity::busy;
+	if(m_engine.num_live() == 0) return activity::idle;
+	bool is_waiting = true;
+	m_engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
+		if(!live.is_issued || live.policy == issue_policy::clock) return;
+		const auto category = std::visit([](const auto& operation) { return operation.traits.category; }, live.payload->operation);
+		is_waiting &= live.num_ids == 1 && category == instruction_category::transfer;
+	});
+	return is_waiting ? activity::waiting : activity::busy;
+}
+
 std::optional<transfer_status> executor_loop::find_status(const out_of_order_engine::live_instruction& live) const {
 	std::optional<transfer_status> found;
 	for(const auto* const item : instructions_of(live)) {

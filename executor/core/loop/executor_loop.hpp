@@ -119,6 +119,7 @@ class executor_loop final : public instruction_sink {
 	bool has_at_most(const queue_priority queue, const std::uint64_t most, const std::uint64_t num_handed_over) const override {
 		return m_loads.has_at_most(queue, most, num_handed_over);
 	}
+	activity current_activity(std::uint64_t num_handed_over) override;
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_time.set_scheduler_busy(busy); }
 

@@ -89,6 +89,7 @@ rank_shares split_among_ranks(const task& node, const std::size_t num_ranks) {
 		chunks.resize(node.fence_on_all_ranks ? num_ranks : 1, box::full(point{{1, 1, 1}}));
 		return rank_shares(std::move(chunks));
 	}
+	if(!geometry.can_split || num_ranks == 1) return rank_shares(box_vector{geometry.global});
 	rank_shares shares;
 	if(geometry.split == split_kind::cyclic) {
 		const box_vector blocks = split_into_blocks(geometry.global, geometry.granularity, geometry.block);
@@ -103,7 +104,6 @@ rank_shares split_among_ranks(const task& node, const std::size_t num_ranks) {
 		}
 		return shares;
 	}
-	if(!geometry.can_split || num_ranks == 1) return rank_shares(box_vector{geometry.global});
 	if(geometry.split != split_kind::weights) return rank_shares(split_evenly(geometry, geometry.global, num_ranks));
 	const box_vector chunks = split_by_weights(geometry.global, geometry.granularity, weights_of_ranks(geometry.weights, num_ranks));
 	std::size_t size = chunks.size();
@@ -122,14 +122,17 @@ void split_among_devices(const task& node, const std::span<const box> share, con
 	const auto memory_of_device = [](const std::size_t device) { return memory_of(device_id(static_cast<std::uint32_t>(device))); };
 	const bool is_cyclic = geometry.split == split_kind::cyclic;
 	if(is_cyclic && parts.num_ranks * parts.num_devices > 1) {
+		box_vector blocks; // those of a rank that has all are dealt here
+		if(parts.num_ranks == 1) blocks = split_into_blocks(geometry.global, geometry.granularity, geometry.block);
+		const std::span<const box> dealt = parts.num_ranks == 1 ? std::span<const box>(blocks) : share;
 		const std::size_t turn = turn_of_first_block(geometry, parts.num_ranks * parts.num_devices);
 		// Of `turn`, the rank is the lower digit. A rank before that of the first block begins a turn later.
 		const std::size_t first = turn / parts.num_ranks + (parts.local_rank.value < turn % parts.num_ranks ? 1 : 0);
-		for(std::size_t i = 0; i < share.size(); ++i) out.push_back({share[i], memory_of_device((first + i) % parts.num_devices)});
+		for(std::size_t i = 0; i < dealt.size(); ++i) out.push_back({dealt[i], memory_of_device((first + i) % parts.num_devices)});
 		return;
 	}
 	const bool can_split = geometry.dims > 0;
-	const box& whole = is_cyclic ? geometry.global : share.front(); // of a cyclic split, a single device has all blocks
+	const box& whole = share.front();
 	const box_vector shares = can_split && parts.num_devices > 1 ? split_among_whole_devices(geometry, whole, parts) : box_vector{whole};
 	const bool can_cut = can_split && node.reductions.empty();
 	const std::size_t num_parts = can_cut ? geometry.oversubscription : 1;

@@ -20,7 +20,7 @@ constexpr std::uint64_t horizons_until_settled = 2;
 
 instruction_graph_generator::instruction_graph_generator(system_capabilities capabilities, record_callback record, notice_callback notify)
     : m_capabilities(std::move(capabilities)), m_record(std::move(record)), m_notify(std::move(notify)), m_staging(m_capabilities.num_memories()),
-      m_foreseen_bytes(m_capabilities.num_memories()) {
+      m_foreseen_bytes(m_capabilities.num_memories()), m_planned_bytes(m_capabilities.num_memories()) {
 	m_arenas.push_back(arena_bucket{task_id{}, arena(m_block_pool)});
 }
 
@@ -56,6 +56,7 @@ void instruction_graph_generator::compile(const command& cmd, execution_plan&& p
 	const instruction_priority of_queue = priority_of_queue(node.priority);
 	const command_phase now{out, {node.id, phase::work}, node.submission, of_queue};
 	const command_phase sending{out, {node.id, phase::send}, node.submission, of_queue + priorities::push_boost};
+	if(m_last_compiled != node.id) std::fill(m_planned_bytes.begin(), m_planned_bytes.end(), 0); // older tasks must not influence the plan, which repeats
 	m_last_compiled = node.id;
 	if(node.kind != task_kind::epoch && node.kind != task_kind::horizon) announce(node.priority);
 	std::visit(overloaded{

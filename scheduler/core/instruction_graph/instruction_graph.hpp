@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Lowers the commands of one rank to the operations of its memories, devices and links: allocations, copies, kernels, sends, receives.
-// After the instruction graph of Knorr et al. (arXiv 2503.10516). Different from there, copies come from the nearest up-to-date memory, and ranks that reach
-// each other's device memory exchange data without host memory.
+// After the instruction graph of Knorr et al. (arXiv 2503.10516). Different from there, copies come from the memory with the best link that holds
+// the data, and ranks that reach each other's device memory exchange data without host memory.
 #pragma once
 
 #include <algorithm>
@@ -267,6 +267,7 @@ class instruction_graph_generator {
 	std::vector<std::pair<buffer_id, memory_id>> m_growing; ///< the memory states with `has_grown`
 	std::vector<std::size_t> m_foreseen_bytes;              ///< by memory id
 	task_id m_last_compiled;
+	std::vector<std::size_t> m_planned_bytes; ///< by memory id: copied from there for the task that was compiled last; forgotten with it
 
 	// Scratch, kept to avoid allocation per task.
 	execution_plan m_spare_plan;
@@ -331,6 +332,8 @@ class instruction_graph_generator {
 	bool can_copy(const content_state& state, const memory_id from, const memory_id destination) const {
 		return m_capabilities.can_copy(from == user_memory ? state.user_place : from, destination);
 	}
+	/// The memory from which a copy brings the value to the destination: over the best link, and among equal links from the memory that has the fewest copies to
+	/// make for the present task. If they are equal too, the producer.
 	memory_id select_source(const content_state& state, memory_id destination) const;
 	/// Data of one producer in one memory.
 	template <typename Boxes>
@@ -343,6 +346,8 @@ class instruction_graph_generator {
 	using source_region = source<region>;
 	template <typename Select>
 	std::vector<source_region> find_sources(const buffer_state& buffer, const region& where, Select&& select) const;
+	/// By select_source; notes the bytes that it chooses.
+	std::vector<source_region> find_nearest_sources(const buffer_state& buffer, const region& where, memory_id destination);
 	void join_small(std::vector<source_boxes>& sources, std::size_t element_size_bytes) const;
 	bool gather(const command_phase& now, buffer_state& buffer, memory_id destination, const region& missing, std::span<const source_region> sources);
 	void copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source, allocation_state& destination,
@@ -443,7 +448,7 @@ void instruction_graph_generator::for_each_sent_from_host(const push_command& pu
 	}
 }
 
-/// Divides the part of `where` that this rank holds by producer, and by the memory that select(content_state) names. A piece then waits for one producer only.
+/// Divides the part of `where` that this rank holds by producer, and by the memory that select(content_state, box) names. A piece then waits for one producer only.
 /// Pieces so small that each costs more than waiting are joined.
 template <typename Select>
 std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_sources(const buffer_state& buffer, const region& where,
@@ -451,7 +456,7 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 	std::vector<source_boxes> found;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
 		if(state.up_to_date == 0) return;
-		const memory_id memory = select(state);
+		const memory_id memory = select(state, part);
 		for(auto& source : found) {
 			if(source.memory == memory && source.origin == state.origin) return source.where.push_back(part);
 		}

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cassert>
 #include <numeric>
+#include <tuple>
 
 #include "instruction_priorities.hpp"
 
@@ -106,7 +107,7 @@ void instruction_graph_generator::join_small(std::vector<source_boxes>& sources,
 
 void instruction_graph_generator::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
     std::vector<staged_copy>& staged) {
-	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
+	const auto sources = find_nearest_sources(buffer, missing, destination);
 	if(gather(now, buffer, destination, missing, sources)) return;
 	for(const auto& [memory, origin, where] : sources) {
 		const copy_reason reason = memory == user_memory ? copy_reason::initial : copy_reason::coherence;
@@ -157,21 +158,46 @@ bool instruction_graph_generator::gather(const command_phase& now, buffer_state&
 }
 
 memory_id instruction_graph_generator::select_source(const content_state& state, const memory_id destination) const {
-	const auto usable = [&](const memory_id memory) { return (state.up_to_date & bit_of(memory)) != 0 && can_copy(state, memory, destination); };
-	if(usable(state.origin_memory)) return state.origin_memory;
-	// Devices first: their links are faster than the host's. Among them the one with the nearest number.
-	memory_id best{};
-	unsigned best_distance = ~0U;
-	for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories(); ++m) {
-		const unsigned distance = m > destination.value ? m - destination.value : destination.value - m;
-		if(usable(memory_id(m)) && distance < best_distance) {
-			best = memory_id(m);
-			best_distance = distance;
-		}
+	// What is joined costs as much as a single element.
+	const std::size_t unit_bytes = std::max<std::size_t>(m_capabilities.joined_bytes, 1);
+	const auto cost_of = [&](const memory_id memory) {
+		const memory_id place = memory == user_memory ? state.user_place : memory;
+		const unsigned apart = memory > destination ? memory.value - destination.value : destination.value - memory.value;
+		return std::tuple(m_capabilities.distance(place, destination), m_planned_bytes[memory.value] / unit_bytes, memory != state.origin_memory,
+		    !is_device_memory(memory), apart);
+	};
+	memory_id best = state.origin_memory; // holds its value as long as anybody does, and may lack a link to the destination
+	bool is_found = false;
+	for(std::uint64_t rest = state.up_to_date; rest != 0; rest &= rest - 1) {
+		const memory_id memory(static_cast<std::uint8_t>(std::countr_zero(rest)));
+		if(!can_copy(state, memory, destination) || (is_found && cost_of(best) <= cost_of(memory))) continue;
+		best = memory;
+		is_found = true;
 	}
-	if(best_distance != ~0U) return best;
-	if(usable(host_memory)) return host_memory;
-	return state.origin_memory; // holds its value as long as anybody does, but cannot copy to the destination
+	return best;
+}
+
+std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_nearest_sources(const buffer_state& buffer, const region& where,
+    const memory_id destination) {
+	struct choice {
+		content_state state;
+		memory_id source;
+	};
+	small_vector<choice, 4> chosen; // data in the same state has one source, so that it leaves in few pieces
+	const auto choose = [&](const content_state& state) {
+		if(std::has_single_bit(state.up_to_date)) return state.origin_memory;
+		for(const auto& [known, source] : chosen) {
+			if(known == state) return source;
+		}
+		const memory_id source = select_source(state, destination);
+		chosen.push_back({state, source});
+		return source;
+	};
+	return find_sources(buffer, where, [&](const content_state& state, const box& part) {
+		const memory_id source = choose(state);
+		m_planned_bytes[source.value] += static_cast<std::size_t>(part.area()) * buffer.info.element_size_bytes;
+		return source;
+	});
 }
 
 void instruction_graph_generator::copy_between(const command_phase& now, buffer_state& buffer, const region& where, allocation_state& source,

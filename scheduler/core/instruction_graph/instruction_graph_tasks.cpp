@@ -255,7 +255,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const com
 		make_coherent(now, buffer, std::span(&on_host_read, 1));
 	}
 	std::vector<instruction_id> copies;
-	const auto sources = find_sources(buffer, where, [&](const content_state& state) { return select_source(state, destination); });
+	const auto sources = find_nearest_sources(buffer, where, destination);
 	for(const auto& found : sources) {
 		for_each_part(buffer.memories[found.memory.value], found.where, [&](allocation_state& source, const region& part) {
 			instruction_builder copy(*this, now);

@@ -54,7 +54,7 @@ void instruction_graph_generator::compile_push(const command_phase& now, const p
 
 std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_host_sources(const command_phase& now, buffer_state& buffer,
     const region& where) {
-	auto sources = find_sources(buffer, where, [](const content_state&) { return host_memory; });
+	auto sources = find_sources(buffer, where, [](const content_state&, const box&) { return host_memory; });
 	for(const auto& source : sources) { // each by itself, so that it leaves as soon as it is there
 		const read_requirement on_host{host_memory, source.where};
 		make_coherent(now, buffer, std::span(&on_host, 1));
@@ -64,7 +64,7 @@ std::vector<instruction_graph_generator::source_region> instruction_graph_genera
 
 std::vector<instruction_graph_generator::source_region> instruction_graph_generator::find_direct_sources(const command_phase& now, buffer_state& buffer,
     const region& where) {
-	auto sources = find_sources(buffer, where, [&](const content_state& state) {
+	auto sources = find_sources(buffer, where, [&](const content_state& state, const box&) {
 		// From a device if any holds the value, because a direct peer reaches devices. The origin holds the value as long as any memory does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {

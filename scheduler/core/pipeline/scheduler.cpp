@@ -24,6 +24,13 @@ constexpr int polls_before_sleep = 64;
 constexpr std::chrono::microseconds longest_hold{100};
 constexpr std::chrono::microseconds longest_hold_behind_work{2000};
 
+/// A program that submits nothing for so long may wait for something, while the executor has nothing to do.
+constexpr std::chrono::milliseconds flush_after{20};
+/// Contents are given back without a horizon, and a horizon need not be near.
+constexpr std::chrono::milliseconds looks_for_room{2};
+/// After the last instruction, so many looks later its contents have been given back.
+constexpr int idle_looks = 3;
+
 double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 } // namespace
@@ -31,7 +38,7 @@ double seconds(const clock::duration d) { return std::chrono::duration<double>(d
 scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const sink)
     : m_settings(settings),
       m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank, settings.pipeline.capabilities.num_devices},
-      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink) {}
+      m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink), m_contents(settings.most_kept_bytes) {}
 
 scheduler::~scheduler() { stop(); }
 
@@ -95,6 +102,7 @@ submission_id scheduler::submit(task&& submitted) {
 	}
 	submitted.submission = submission_id(++m_last_submission);
 	const submission_id result = submitted.submission;
+	if(submitted.argument_bytes > 0 && &m_sink != &m_dry_sink) m_contents.add_arguments(submitted.submission, submitted.argument_bytes);
 	auto& newest = m_newest[submitted.priority];
 	newest.num_pushed = push(std::make_shared<task>(std::move(submitted)));
 	return result;
@@ -195,13 +203,14 @@ scheduler::submit_limits scheduler::limits_of(const queue_priority queue, const 
 	return {{2, 2}, {1, 1}};
 }
 
-bool scheduler::may_submit(const queue_priority queue, const bool is_replay) const {
+bool scheduler::is_far_ahead(const queue_priority queue, const bool is_replay) const {
 	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
-	return (!is_waiting && !is_behind_by(limits_of(queue, is_replay).block)) || is_short_of_work(queue, 2);
+	return (is_waiting || is_behind_by(limits_of(queue, is_replay).block)) && !is_short_of_work(queue, 2);
 }
 
 bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_priority queue, const bool is_replay) {
-	if(may_submit(queue, is_replay)) return true;
+	if(m_contents.is_full() && !await_room(limit)) return false;
+	if(!is_far_ahead(queue, is_replay)) return true;
 	const bool must_fall_to_half = queue == 0 && !is_replay;
 	if(must_fall_to_half) m_is_throttled = true;
 	const auto may_go_on = [&] { return !is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1); };
@@ -213,6 +222,25 @@ bool scheduler::throttle(const std::chrono::milliseconds limit, const queue_prio
 	const bool has_fallen = must_fall_to_half || !is_behind_by({1, 1}); // a submit that an exception has ended no longer waits
 	if(queue == 0 && done && has_fallen) m_is_throttled = false;
 	return done;
+}
+
+// A submit must not wait for commands that are held back until a later submit comes. Nor for a horizon that only a later submit brings: it goes on if nothing is
+// left to be done.
+bool scheduler::await_room(const std::chrono::milliseconds limit) {
+	const auto until = clock::now() + limit;
+	const auto may_go_on = [&] { return m_contents.has_room() || m_is_released.load(std::memory_order_relaxed); };
+	for(int num_idle = 0; num_idle < idle_looks;) {
+		if(clock::now() >= until) return false;
+		if(is_planned() && m_is_holding_back.load(std::memory_order_relaxed)) flush();
+		const bool is_idle = is_planned() && m_sink.current_activity(m_num_handed_over.load(std::memory_order_relaxed)) == instruction_sink::activity::idle;
+		num_idle = is_idle ? num_idle + 1 : 0;
+		std::unique_lock lock(m_progress_mutex);
+		m_num_waiters.fetch_add(1);
+		const bool done = m_progress.wait_for(lock, looks_for_room, may_go_on);
+		m_num_waiters.fetch_sub(1);
+		if(done) return true;
+	}
+	return true;
 }
 
 bool scheduler::wait_until_planned(const std::chrono::milliseconds limit) {
@@ -282,8 +310,7 @@ void scheduler::run() {
 		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, make_observers());
 		std::vector<event> events;
 		auto idle_since = clock::now();
-		bool may_report_idle = true;
-		while(take_input(events, may_report_idle)) {
+		while(take_input(events)) {
 			const auto busy_since = clock::now();
 			for(auto& e : events) {
 				if(m_settings.trace == nullptr) {
@@ -300,12 +327,12 @@ void scheduler::run() {
 				m_statistics.idle_s += seconds(busy_since - idle_since);
 				m_statistics.busy_s += seconds(busy_until - busy_since);
 			}
+			m_num_handed_over.store(pipeline.counts().instructions, std::memory_order_relaxed);
+			m_is_holding_back.store(pipeline.is_holding_back(), std::memory_order_relaxed);
 			m_num_accounted.store(m_num_planned.load(std::memory_order_relaxed), std::memory_order_release);
 			notify_progress();
 			idle_since = busy_until;
 			events.clear();
-			// Held commands count as work: an executor that runs dry behind lookahead is starving.
-			may_report_idle = !pipeline.is_holding_back();
 		}
 	} catch(const std::exception& error) {
 		std::string text = std::string("the scheduler failed: ") + error.what();
@@ -322,12 +349,24 @@ void scheduler::run() {
 	}
 }
 
-bool scheduler::take_input(std::vector<event>& out, const bool may_report_idle) {
+void scheduler::sleep_until_flush(std::unique_lock<std::mutex>& lock) {
+	if(m_wake.wait_for(lock, flush_after) == std::cv_status::no_timeout || !m_input.empty() || m_is_paused || m_is_stopping) return;
+	lock.unlock(); // the sink has locks of its own
+	const auto now = m_sink.current_activity(m_num_handed_over.load(std::memory_order_relaxed));
+	lock.lock();
+	if(now == instruction_sink::activity::busy || !m_input.empty() || m_is_paused || m_is_stopping) return;
+	m_input.emplace_back(flush_event{});
+	m_num_pushed.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool scheduler::take_input(std::vector<event>& out) {
+	const bool is_holding_back = m_is_holding_back.load(std::memory_order_relaxed);
+	const bool flushes = is_holding_back && m_settings.pipeline.lookahead == lookahead_mode::automatic;
 	for(int i = 0; i < polls_before_sleep && !m_has_input.load(std::memory_order_acquire); ++i) std::this_thread::yield();
 	std::unique_lock lock(m_mutex);
 	const auto is_ready = [this] { return (!m_input.empty() && !m_is_paused) || m_is_stopping; };
 	if(!is_ready()) {
-		if(m_on_busy && may_report_idle) m_on_busy(false);
+		if(m_on_busy && !is_holding_back) m_on_busy(false); // an executor that runs dry behind lookahead is starving
 		if(m_settings.idle_spin.count() > 0) {
 			lock.unlock();
 			const auto spin_until = clock::now() + m_settings.idle_spin;
@@ -336,7 +375,11 @@ bool scheduler::take_input(std::vector<event>& out, const bool may_report_idle) 
 		}
 		while(!is_ready()) {
 			m_is_sleeping = true;
-			m_wake.wait(lock);
+			if(flushes) {
+				sleep_until_flush(lock);
+			} else {
+				m_wake.wait(lock);
+			}
 		}
 		m_is_sleeping = false;
 		if(m_on_busy) m_on_busy(true);

@@ -20,6 +20,7 @@
 #include "graphs/access_checks.hpp"
 #include "graphs/cut_choice.hpp"
 #include "graph_log.hpp"
+#include "kept_contents.hpp"
 #include "plan_totals.hpp"
 #include "scheduling_pipeline.hpp"
 #include "vocabulary/instruction_sink.hpp"
@@ -36,6 +37,8 @@ struct scheduler_settings {
 	std::chrono::nanoseconds idle_spin{0};
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 	std::shared_ptr<graph_log> graphs = nullptr; ///< null: nobody wants to see the graphs. It lacks what templates repeat.
+	/// Of contents that the program has let go of, and of arrays that are arguments: the program waits while the run keeps more of them for unfinished work.
+	std::uint64_t most_kept_bytes = std::uint64_t{1} << 30U;
 };
 
 struct scheduler_statistics {
@@ -80,9 +83,12 @@ class scheduler {
 	/// To be called when the run has failed: no horizon will be reached, and `throttle` never blocks again. Any thread.
 	void release();
 	/// True without taking a lock if `throttle` would not block.
-	bool may_submit(queue_priority queue = 0, bool is_replay = false) const;
+	bool may_submit(queue_priority queue = 0, bool is_replay = false) const { return !m_contents.is_full() && !is_far_ahead(queue, is_replay); }
 	/// Blocks until all input so far is planned and in the statistics, at most `limit`; for dry runs. Returns true once it is.
 	bool wait_until_planned(std::chrono::milliseconds limit);
+
+	/// The program waits while there is too much; after `remove`, `notify_load` wakes it.
+	kept_contents& contents() { return m_contents; }
 
 	/// The executor has passed a horizon or epoch.
 	void notify_reached(task_id reached, bool is_epoch);
@@ -175,6 +181,9 @@ class scheduler {
 	std::atomic<std::uint64_t> m_num_accounted{0}; ///< planned, and in the statistics
 	std::atomic<std::uint64_t> m_released_horizons{0};
 	std::atomic<std::uint64_t> m_executed_horizons{0};
+	std::atomic<std::uint64_t> m_num_handed_over{0}; ///< instructions
+	std::atomic<bool> m_is_holding_back{false};      ///< once what is planned has been counted
+	kept_contents m_contents;
 	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
 	std::atomic<bool> m_is_throttled{false}; ///< a submit that is no replay waits, of a queue without a priority
@@ -198,7 +207,13 @@ class scheduler {
 	template <typename Event>
 	std::uint64_t push(Event&& e, std::uint64_t num_events = 1);
 	void run();
-	bool take_input(std::vector<event>& out, bool may_report_idle);
+	bool take_input(std::vector<event>& out);
+	/// Without input, and with commands that lookahead holds back. Adds a flush to the input if the executor has nothing else to do.
+	void sleep_until_flush(std::unique_lock<std::mutex>& lock);
+	/// Whether all input is planned; the state of lookahead and sink then is that of the whole program.
+	bool is_planned() const { return m_num_accounted.load(std::memory_order_acquire) == m_num_pushed.load(std::memory_order_relaxed); }
+	/// As throttle, while the run keeps too much.
+	bool await_room(std::chrono::milliseconds limit);
 	void handle(scheduling_pipeline& pipeline, event&& e);
 	/// Repetitions that end no period of a template may wait for the next event.
 	void replay(scheduling_pipeline& pipeline, replay_event&& event);
@@ -226,6 +241,7 @@ class scheduler {
 	};
 	submit_limits limits_of(queue_priority queue, bool is_replay) const;
 	bool is_behind_by(const distance& halves) const;
+	bool is_far_ahead(queue_priority queue, bool is_replay) const;
 	/// Whether a queue has little unfinished work: `halves` of a half of what it may have while others keep the program from being further ahead.
 	bool is_short_of_work(queue_priority queue, std::uint64_t halves) const;
 	void forget_dead_buffers();

@@ -11,10 +11,15 @@ namespace celerity {
 /// Receives the batches that the scheduler has planned. Called from the scheduler thread; must not block for long.
 class instruction_sink {
   public:
+	/// waiting: all that is left needs data of other ranks.
+	enum class activity : std::uint8_t { busy, waiting, idle };
+
 	virtual void submit(instruction_batch&& batch) = 0;
 	/// Whether the sink knows the first `num_handed_over` instructions, and at most `most` of the queue are unfinished. False without queues of several
 	/// priorities. Any thread.
 	virtual bool has_at_most(queue_priority /*queue*/, std::uint64_t /*most*/, std::uint64_t /*num_handed_over*/) const { return false; }
+	/// `busy` also while it does not know the first `num_handed_over` instructions. May take a lock of the sink. Any thread.
+	virtual activity current_activity(std::uint64_t /*num_handed_over*/) { return activity::busy; }
 
   protected:
 	~instruction_sink() = default; // nobody owns a sink through this type

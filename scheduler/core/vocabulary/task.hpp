@@ -118,6 +118,7 @@ struct task {
 	std::uint64_t code_digest = 0; ///< of the kernel's or host task's code; the same on all ranks
 	std::uint64_t values_digest = 0; ///< of its plain arguments, if they are to be compared
 	std::uint64_t site = 0; ///< the line of the program that has submitted it, in the numbering of the caller
+	std::uint64_t argument_bytes = 0; ///< of the arrays among its plain arguments, which the run keeps until the task is done
 };
 
 /// A buffer, as the graphs know it.

@@ -163,12 +163,16 @@ cuda_topology cuda_backend::probe(const std::span<const int> ordinals) {
 		driver.check(driver.device_total_memory(&memory_bytes, self), "cuDeviceTotalMem");
 		if(from == ordinals.front() || memory_bytes < topology.smallest_memory_bytes) topology.smallest_memory_bytes = memory_bytes;
 		for(const int to : ordinals) {
+			auto& link_rank = topology.link_ranks.emplace_back(std::uint8_t{0});
 			if(from == to) continue;
 			cuda::device other = 0;
 			int can = 0;
+			int rank = 0;
 			driver.check(driver.device_get(&other, to), "cuDeviceGet");
 			driver.check(driver.device_can_access_peer(&can, self, other), "cuDeviceCanAccessPeer");
 			if(can == 0) topology.all_peers = false;
+			if(can != 0) driver.check(driver.device_get_p2p_attribute(&rank, cuda::p2p_attribute_performance_rank, self, other), "cuDeviceGetP2PAttribute");
+			link_rank = can != 0 ? static_cast<std::uint8_t>(std::clamp<int>(rank, 0, system_capabilities::worst_link)) : system_capabilities::worst_link;
 		}
 	}
 	return topology;

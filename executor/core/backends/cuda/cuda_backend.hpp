@@ -56,6 +56,7 @@ struct cuda_options {
 struct cuda_topology {
 	bool all_peers = true;                 ///< every device reaches the memory of every other one
 	std::size_t smallest_memory_bytes = 0; ///< of any device, used or free
+	std::vector<std::uint8_t> link_ranks;  ///< see `system_capabilities`
 };
 
 class cuda_backend final : public backend {
