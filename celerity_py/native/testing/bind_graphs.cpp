@@ -27,11 +27,11 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-/// One rank's pipeline, driven by hand. Each event is followed by validate().
+/// One rank's pipeline, driven by hand. Each event is followed by validate(), which looks at all buffers, unless costs are measured.
 class graph_context final : public instruction_sink {
   public:
-	graph_context(const pipeline_settings& settings)
-	    : m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
+	graph_context(const pipeline_settings& settings, const bool validates)
+	    : m_validates(validates), m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
 	      m_pipeline(settings, *this,
 	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); },
 	              [this](command_record&& r) { m_commands.push_back(std::move(r)); }, {},
@@ -49,12 +49,12 @@ class graph_context final : public instruction_sink {
 		info.id = buffer_id(++m_last_buffer);
 		m_buffers.emplace(info.id, info);
 		m_pipeline.create_buffer(info);
-		m_pipeline.validate();
+		check();
 		return info.id.value;
 	}
 	void destroy_buffer(const std::uint64_t id) {
 		m_pipeline.destroy_buffer(buffer_id(id));
-		m_pipeline.validate();
+		check();
 		m_buffers.erase(buffer_id(id));
 	}
 	std::uint64_t submit_task(task submitted) {
@@ -65,24 +65,24 @@ class graph_context final : public instruction_sink {
 		}
 		submitted.submission = submission_id(++m_last_submission);
 		m_pipeline.submit(std::make_shared<task>(std::move(submitted)));
-		m_pipeline.validate();
+		check();
 		return m_last_submission;
 	}
 	std::uint64_t replay(const std::shared_ptr<const recorded_program>& program, const std::uint32_t repetitions) {
 		const submission_id first(m_last_submission + 1);
 		m_last_submission += program->tasks.size() * repetitions;
 		m_pipeline.replay(program, first, repetitions, 0, false);
-		m_pipeline.validate();
+		check();
 		return m_last_submission;
 	}
 	std::vector<box> chunks_for(const task& shape) const { return all_chunks(shape, m_partition); }
 	void flush() {
 		m_pipeline.flush();
-		m_pipeline.validate();
+		check();
 	}
 	void notify_epoch_reached(const std::uint64_t id) {
 		m_pipeline.notify_epoch_reached(task_id(id));
-		m_pipeline.validate();
+		check();
 	}
 	const scheduling_pipeline& pipeline() const { return m_pipeline; }
 	std::uint64_t next_submission() const { return m_last_submission + 1; }
@@ -99,6 +99,9 @@ class graph_context final : public instruction_sink {
 	nb::object take_notices() { return to_named(std::exchange(m_notices, {})); }
 
   private:
+	void check() const {
+		if(m_validates) m_pipeline.validate();
+	}
 	template <typename Record>
 	static nb::list take(std::vector<Record>& records) {
 		nb::list result;
@@ -107,6 +110,7 @@ class graph_context final : public instruction_sink {
 		return result;
 	}
 
+	bool m_validates;
 	partition m_partition;
 	std::vector<task_record> m_tasks;
 	std::vector<command_record> m_commands;
@@ -128,7 +132,7 @@ void bind_graphs(nb::module_& m) {
 	nb::class_<recorded_program>(m, "RecordedProgram", "Tasks that GraphContext.replay repeats.")
 	    .def(nb::new_([](const std::vector<task>& tasks) { return std::make_shared<recorded_program>(tasks); }), "tasks"_a);
 	nb::class_<graph_context>(m, "GraphContext", "The graphs of one rank, generated step by step on the calling thread and recorded.")
-	    .def(nb::init<const pipeline_settings&>(), "planning"_a)
+	    .def(nb::init<const pipeline_settings&, bool>(), "planning"_a, "validates"_a = true)
 	    .def("create_buffer", &graph_context::create_buffer, "info"_a)
 	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
 	    .def(
