@@ -143,11 +143,19 @@ def test_the_command_starts_the_function_of_the_command_line() -> None:
     assert result.stdout == f"celerity_py {celerity_py.__version__}\n"
 
 
+def _unity_of_last_build() -> str:
+    """ON if `make test` compiles several files at a time, as CI does."""
+    caches = sorted((ROOT / "build").glob("cp*/CMakeCache.txt"), key=lambda path: path.stat().st_mtime)
+    found = re.search(r"^CMAKE_UNITY_BUILD:\w+=(\w+)$", caches[-1].read_text() if caches else "", flags=re.MULTILINE)
+    return found.group(1) if found else "OFF"
+
+
 @pytest.mark.skipif(importlib.util.find_spec("scikit_build_core") is None, reason="the build backend is not installed")
 def test_a_wheel_holds_the_python_files_and_the_extension_and_nothing_else(tmp_path: Path) -> None:
     # In the folder and the way of the editable installation of `make test`, so that nothing is compiled again.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "."]
     command += ["--wheel-dir", str(tmp_path), "--config-settings=cmake.build-type=RelWithDebInfo"]
+    command += [f"--config-settings=cmake.define.CMAKE_UNITY_BUILD={_unity_of_last_build()}"]
     build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert build.returncode == 0, build.stderr
     (wheel,) = tmp_path.glob("*.whl")
