@@ -162,7 +162,16 @@ class ReplayedProgram(Program):
 
     recorded: tuple[int, celerity.Recording] | None = None
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.in_order = tuple(self.states)
+
+    def _begin_turn(self) -> None:
+        # A replay has the buffers of its recording, and an odd rest of a run before leaves them in the other order.
+        self.states.sort(key=self.in_order.index)
+
     def _record(self, iterations: int) -> celerity.Recording:
+        self._begin_turn()
         recording = self.queue.record(functools.partial(super().submit, iterations, self.turn))
         self.recorded = iterations, recording
         return recording
@@ -179,6 +188,7 @@ class ReplayedProgram(Program):
     def submit(self, iterations: int, steps: int) -> None:
         """Submit some steps, from the beginning of a turn; steps that fill no turn as in a plain loop."""
         turns, rest = divmod(steps, self.turn)
+        self._begin_turn()
         recording = self.recorded[1] if self.recorded is not None else None
         if recording is None:
             recording, turns = self._record(iterations), turns - 1
