@@ -143,4 +143,3 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Offers data to the other ranks of the host. A send announces in its pilot where its data will be, and which flags tell of it, as soon as the allocation
 // exists. The engine holds it until then. Its lane writes `ready` when the data is there. It is complete when the peer has written the answer.
+// A stream takes more than a microsecond to write a flag. Messages behind the same instructions therefore share one `ready` flag.
 #pragma once
 
 #include <cstddef>
