@@ -1471,6 +1471,38 @@ class Scheduler:
     def statistics(self) -> dict[str, Any]:
         """Counts, and the seconds the thread was busy and idle."""
 
+def install_last_words(rank: int, launchers: Sequence[int]) -> None:
+    """
+    From now on this process writes a line with its rank and its tasks when a signal ends it, unless one of these processes has sent SIGTERM.
+    """
+
+def remove_mpi_files() -> None:
+    """
+    Remove the files in /dev/shm of MPICH that this process has mapped: the run ends irregularly.
+    """
+
+def call_noter() -> Callable[[Any], None]:
+    """
+    A function note_call(submission): this thread calls the function of this submission until note_call(None). The last words of this process name it.
+    """
+
+class NeighbourWatch:
+    """
+    Until stop() a line tells at once if the process of another rank of this host ends.
+    """
+
+    def __init__(self, rank: int) -> None: ...
+
+    @property
+    def path(self) -> str:
+        """For `watch` of another rank."""
+
+    def watch(self, neighbour: int, process: int, path: str) -> None:
+        """From now on, once. path: that of the other rank."""
+
+    def stop(self) -> None:
+        """Idempotent."""
+
 class StartWatch:
     """
     From now to the end of a context, this rank waits for the others to start.
@@ -1652,10 +1684,30 @@ class Submitter:
         """
 
     def number_site(self, code: object, lasti: int) -> int:
-        """The number of a line of the program; 0 if there are too many."""
+        """
+        The number of a line of the program and of the thread that has its turn; 0 if there are too many, and with a single rank.
+        """
 
-    def find_site(self, number: int) -> tuple[Any, int] | None:
-        """(code, byte offset of the instruction) of such a line."""
+    def find_site(self, number: int) -> tuple[Any, int, int] | None:
+        """
+        (code, byte offset of the instruction, number of the thread) of such a line.
+        """
+
+    def set_refuser(self, refuse: object) -> None:
+        """
+        Call refuse(what, name of another thread) if chance decides whether this thread submits before or after that one. It raises.
+        """
+
+    def take_turn(self, what: object) -> None:
+        """
+        This thread makes a call whose order counts. `what`: a submission, or the call in words.
+        """
+
+    @property
+    def threads(self, /) -> list[str]:
+        """
+        The names of the threads that have submitted, by number, if there are several ranks.
+        """
 
     @property
     def num_submitted(self) -> int: ...

@@ -53,9 +53,11 @@ class Queue(IsHandle):
     The runtime ends with the last queue.
 
     Threading: with one rank any thread may submit at any time, and the order is that in which the calls return. With
-    several ranks the order must be the same on all of them: submit from one thread at a time. A call that another
-    thread overtakes raises `UsageError`. After an interrupt of a call, such as KeyboardInterrupt, its task is submitted
-    completely or not at all. In a forked child, each call raises `ForkedProcess`.
+    several ranks the order must be the same on all of them. A call of another thread than the last one raises
+    `UsageError`, unless it comes from a thread that was started after the last one has ended (or after the last call of
+    the first thread), or from the first or main thread after the last one has ended. After an interrupt of a call, such
+    as KeyboardInterrupt, its task is submitted completely or not at all. In a forked child, each call raises
+    `ForkedProcess`.
 
     Args:
         priority: From 0 to 4, the same on all ranks. The work of a queue with a higher priority is issued before the

@@ -50,7 +50,7 @@ from celerity_py.scheduler.errors import DeviceError, KeptArray, ResourceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from celerity_py._native import KernelCall, ProgramLog
+    from celerity_py._native import KernelCall, NeighbourWatch, ProgramLog
     from celerity_py.executor.delegate import ExecutorDelegate, LiveReporter, NativeExecutor
     from celerity_py.executor.network.communicator import Communicator
 
@@ -81,6 +81,7 @@ class LiveExecutor:
         times: When to give up.
         program: The digests that the ranks compare; None with a single rank.
         reporter: Tells of the activity of the ranks each second; None if nobody wants to know, the same on all ranks.
+        neighbour: Watches the process of another rank; stopped when the run ends or fails.
     """
 
     def __init__(
@@ -95,8 +96,9 @@ class LiveExecutor:
         times: FailureTimes | None = None,
         program: ProgramLog | None = None,
         reporter: LiveReporter | None = None,
+        neighbour: NeighbourWatch | None = None,
     ) -> None:
-        self._reporter = reporter
+        self._neighbour, self._reporter = neighbour, reporter
         self._next_report_s = 0.0
         self._native = native
         self._communicator = communicator
@@ -186,6 +188,7 @@ class LiveExecutor:
         """
         self._stop_requested.set()
         self._native.stop()
+        self._ignore_processes()
         is_finished = self._has_shut_down.is_set() and self.failure is None
         deadline = time.monotonic() + _JOIN_UNFINISHED_S
         for thread in list(self._threads):
@@ -374,7 +377,13 @@ class LiveExecutor:
             notice = self._outbox.popleft()
             self._communicator.send_notice(notice.source_rank, notice.kind, notice.content)
 
+    def _ignore_processes(self) -> None:
+        """From now on the processes of other ranks end as they should."""
+        if self._neighbour is not None:
+            self._neighbour.stop()
+
     def _enter_failed_state(self, failure: Failure) -> None:
+        attempt(self._ignore_processes)
         attempt(self._native.fail)
         if not failure.is_remote:
             attempt(lambda: self._tell_everyone(NOTICE_FAILURE, failure.encode()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Gives a rank its share of the cores of its host, then becomes the program of the rank.
+"""Gives a rank its share of the cores of its host, starts its program, and names the rank if a signal ends it.
 
 `celerity-py run` starts it as a script, once per rank. It imports nothing of celerity_py: NumPy would count the cores
 too early, and the start would take longer.
@@ -7,13 +7,23 @@ too early, and the start would take longer.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 # The position of a rank among those of its host, and their number: MPICH, Open MPI.
 _PLACES = (("MPI_LOCALRANKID", "MPI_LOCALNRANKS"), ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"))
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+_PR_SET_PDEATHSIG = 1
+_NOT_FOUND = 127  # as shells say it
+#: A launcher sends them to the group of processes, and so to the program as well.
+_OF_GROUP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # For application, scheduler and executor. With fewer, ranks are better off with all cores.
 LEAST_CORES = 3
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -47,12 +57,62 @@ def place_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
     return None
 
 
-def main(words: list[str]) -> None:
-    """Bind this process, and replace it by the program that `words` names."""
+def start(words: list[str]) -> int:
+    """Start the program in a process that ends with this one; its process id."""
+    parent = os.getpid()
+    child = os.fork()
+    if child != 0:
+        return child
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            os.execvp(words[0], words)  # noqa: S606 - the program that the user has named
+    except OSError as error:
+        print(f"celerity-py run: {words[0]} cannot be started: {error.strerror}.", file=sys.stderr, flush=True)
+    os._exit(_NOT_FOUND)
+
+
+def end_as(child: int, status: int, environment: Mapping[str, str], received: set[int]) -> NoReturn:
+    """End as the program did; if a signal has ended the program alone, say so.
+
+    Args:
+        child: The process of the program.
+        status: As `os.waitpid` tells it.
+        environment: The environment variables.
+        received: The signals that this process has got as well.
+    """
+    if not os.WIFSIGNALED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    if number not in received:
+        rank = next((environment[name] for name in _RANKS if name in environment), "?")
+        cause = " The system kills a process if memory runs out." if number == signal.SIGKILL else ""
+        text = (
+            f"celerity-py run: signal {number} ({signal.Signals(number).name}) has ended rank {rank} (process {child})."
+        )
+        os.write(sys.stderr.fileno(), f"{text}{cause}\n".encode())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # the signal is blocked
+
+
+def main(words: list[str]) -> NoReturn:
+    """Bind this process, run the program that `words` names, and end as it does."""
     place = place_of(os.environ)
     if place is not None:
         os.sched_setaffinity(0, share_of(cores_of_host(os.sched_getaffinity(0)), *place))
-    os.execvp(words[0], words)  # noqa: S606 - the program that the user has named
+    child = start(words)
+    received: set[int] = set()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        received.add(number)
+
+    for number in _OF_GROUP:
+        signal.signal(number, note)
+    # This process keeps the connection to the launcher, which otherwise sees the end first, and ends this process.
+    end_as(child, os.waitpid(child, 0)[1], os.environ, received)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from celerity_py.cli.words import Commands
 
 _LIMIT_S: Final = 60
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of MPICH
+_MOST_FILES: Final = 3
 _GPU_FIELDS: Final = "index,name,memory.total,compute_cap,pci.bus_id,mig.mode.current,driver_version"
 #: Variables of other programs that change what the runtime finds.
 _VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "OMP_NUM_THREADS", "SLURM_JOB_ID")
@@ -110,7 +113,31 @@ def _host() -> dict[str, str]:
         "name": platform.node(),
         "cores": f"{num_cores()} of {os.cpu_count()} for this process",
         "memory": format_bytes(memory),
+        "left in /dev/shm": _left_behind(_SHARED_MEMORY, Path("/proc")),
     }
+
+
+def _left_behind(folder: Path, processes: Path) -> str:
+    """The files of MPICH in shared memory that belong to this user, and that no process of the user maps.
+
+    Args:
+        folder: Of shared memory.
+        processes: The folder /proc.
+    """
+    files = {}
+    with contextlib.suppress(OSError):
+        own = ((path, path.stat()) for path in folder.glob("mpich_shm_*"))
+        files = {str(path): status.st_size for path, status in own if status.st_uid == os.getuid()}
+    for maps in processes.glob("[0-9]*/maps") if files else ():
+        with contextlib.suppress(OSError):
+            text = maps.read_text(encoding="utf-8", errors="replace")
+            files = {name: size for name, size in files.items() if name not in text}
+    if not files:
+        return "nothing"
+    total = format_bytes(sum(files.values()))
+    command = f"rm {' '.join(sorted(files))}" if len(files) <= _MOST_FILES else f"rm {folder}/mpich_shm_*"
+    when = "" if len(files) <= _MOST_FILES else ", while none of your MPI programs runs"
+    return f"{len(files)} file(s) of killed MPI programs, {total}. Remove with: {command}{when}"
 
 
 def _launch() -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -104,6 +105,22 @@ def find_mpiexec() -> str | None:
     """The mpiexec of this interpreter's environment, else that of the PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
+
+
+_EXITED = re.compile(r"^srun: error: .*: tasks? \S+: Exited with exit code (\d+)$", re.MULTILINE)
+_ENDED_BY_LAUNCHER = frozenset({128 + signal.SIGTERM, 128 + signal.SIGKILL})
+
+
+def first_status(status: int, errors: str) -> int:
+    """The status of the task that has failed first. That of srun is the highest one: of a task that srun has killed.
+
+    Args:
+        status: That of the launcher.
+        errors: What the launcher has written.
+    """
+    exited = [int(number) for number in _EXITED.findall(errors)]
+    causes = [number for number in exited if number not in _ENDED_BY_LAUNCHER]
+    return causes[0] if causes and status != 0 else status
 
 
 _LAUNCHERS = re.compile(r"^(srun|slurmstepd\S*|slurmd|mpiexec|mpirun|prterun)\b")

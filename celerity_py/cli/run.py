@@ -6,13 +6,16 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py.cli import bind_rank
-from celerity_py.cli.launchers import candidates, find_mpi, find_mpiexec, offered_interfaces
+from celerity_py.cli.launchers import candidates, find_mpi, find_mpiexec, first_status, offered_interfaces
 from celerity_py.cli.words import CommandError, add_command, names_files, positive
 from celerity_py.executor.network.launch_detection import detect_launch
 from celerity_py.scheduler.errors import LaunchError
@@ -36,7 +39,8 @@ def add_to(commands: Commands) -> None:
         execute,
         "Run a program on several ranks.",
         "Inside of a Slurm allocation srun starts it, elsewhere the mpiexec of the MPI library that mpi4py uses. The "
-        "ranks of a host divide its cores and GPUs. The exit status is that of the program.",
+        "ranks of a host divide its cores and GPUs. The exit status is that of the program, and of the rank that has "
+        "failed first.",
     )
     parser.add_argument("-n", dest="ranks", type=positive, required=True, metavar="N", help="how many ranks")
     parser.add_argument(
@@ -50,7 +54,7 @@ def add_to(commands: Commands) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Become the launcher, so that its exit status and its signals are those of this process."""
+    """Become the launcher, so that its signals are those of this process, or stay beside srun for the exit status."""
     launch = choose_launch(options.ranks, os.environ, options.launcher)
     command = [*launch.words, sys.executable, *program_words(options.module, options.program)]
     if options.show:
@@ -58,9 +62,32 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     sys.stdout.flush()
     try:
+        if Path(command[0]).name == "srun":
+            return _run_beside(command)
         os.execvp(command[0], command)  # noqa: S606 - the launcher of the user's environment
     except OSError as error:
         raise CommandError(f"{command[0]} cannot be started: {error.strerror}.") from None
+
+
+def _run_beside(command: Sequence[str]) -> int:
+    """Run srun, and hand its errors on, which tell the statuses of the ranks; the status of the first that failed."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: S603 - the launcher of the user's environment
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if number != signal.SIGINT:  # srun gets that one from the terminal
+            process.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, forward)
+    assert process.stderr is not None
+    told = []
+    for line in process.stderr:
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+        if line.startswith(b"srun: error:"):
+            told.append(line.decode(errors="replace"))
+    status = process.wait()
+    return first_status(128 - status if status < 0 else status, "".join(told))
 
 
 def program_words(module: Sequence[str] | None, program: Sequence[str]) -> list[str]:

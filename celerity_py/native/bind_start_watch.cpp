@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bindings.hpp"
-#include "executor/core/threads/start_watch.hpp"
+#include "executor/core/processes/start_watch.hpp"
 #include "seconds.hpp"
 
 namespace nb = nanobind;

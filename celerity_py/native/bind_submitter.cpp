@@ -127,11 +127,21 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	        "set_observer", [](submitter& self, nb::object observer) { self.table().set_observer(std::move(observer)); }, "observer"_a,
 	        "Call observer(number, submission, perf_counter_ns() at the beginning) behind each submit.")
 	    .def(
-	        "number_site", [](submitter& self, const nb::handle code, const int lasti) { return self.table().sites().number(code.ptr(), lasti); }, "code"_a,
-	        "lasti"_a, "The number of a line of the program; 0 if there are too many.")
+	        "number_site", [](submitter& self, const nb::handle code, const int lasti) { return self.table().number_line(code.ptr(), lasti); }, "code"_a,
+	        "lasti"_a, "The number of a line of the program and of the thread that has its turn; 0 if there are too many, and with a single rank.")
 	    .def(
 	        "find_site", [](submitter& self, const std::uint64_t number) { return self.table().sites().find(number); }, "number"_a,
-	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int] | None"), "(code, byte offset of the instruction) of such a line.")
+	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int, int] | None"),
+	        "(code, byte offset of the instruction, number of the thread) of such a line.")
+	    .def(
+	        "set_refuser", [](submitter& self, nb::object refuse) { self.table().set_refuser(std::move(refuse)); }, "refuse"_a,
+	        "Call refuse(what, name of another thread) if chance decides whether this thread submits before or after that one. It raises.")
+	    .def(
+	        "take_turn", [](submitter& self, const nb::handle what) { self.table().take_turn(what); }, "what"_a,
+	        "This thread makes a call whose order counts. `what`: a submission, or the call in words.")
+	    .def_prop_ro(
+	        "threads", [](submitter& self) { return self.table().threads().names(); }, nb::sig("def threads(self, /) -> list[str]"),
+	        "The names of the threads that have submitted, by number, if there are several ranks.")
 	    .def_prop_ro("num_submitted", [](submitter& self) { return self.table().num_submitted(); })
 	    .def_prop_ro("num_repeated", &submitter::num_repeated, "Kernels about which the delegate was not asked.")
 	    .def_prop_ro("busy_ns", &submitter::busy_ns, "Time in submits of kernels and host tasks, without the time blocked.")

@@ -14,6 +14,7 @@ void bind_program_log(nanobind::module_& m);
 void bind_tasks(nanobind::module_& m);
 void bind_graph_log(nanobind::module_& m);
 void bind_scheduler(nanobind::module_& m);
+void bind_last_words(nanobind::module_& m);
 void bind_start_watch(nanobind::module_& m);
 void bind_submitter(nanobind::module_& m);
 void bind_view_releaser(nanobind::module_& m);

@@ -20,6 +20,7 @@ NB_MODULE(_native, m) {
 	bind_tasks(m);
 	bind_graph_log(m);
 	bind_scheduler(m);
+	bind_last_words(m);
 	bind_start_watch(m);
 	bind_submitter(m);
 	bind_view_releaser(m);

@@ -20,7 +20,13 @@ PyObject* future_of(PyObject* const submission) {
 } // namespace
 
 bool submission_table::is_overtaken(const std::uint64_t begun) const {
-	return m_is_shared && m_scheduler.next_submission().value != begun && m_thread != PyThread_get_thread_ident();
+	return m_is_shared && m_scheduler.next_submission().value != begun && !m_threads.is_last();
+}
+
+void submission_table::take_turn(const nb::handle what) {
+	if(!m_is_shared) return;
+	if(m_threads.is_out_of_turn() && m_refuse_turn) m_refuse_turn(what, m_threads.names()[m_threads.last_number()]);
+	m_threads.note();
 }
 
 void submission_table::set_site(const nb::handle submission, task& node) {
@@ -52,11 +58,11 @@ void submission_table::take_back(const std::uint64_t id, const bool has_launch) 
 void submission_table::count(const std::size_t num_tasks, const std::size_t num_reductions) {
 	m_num_reductions += num_reductions;
 	m_num_submitted += num_tasks;
-	m_thread = PyThread_get_thread_ident();
 }
 
 void submission_table::enter(const nb::handle submission, submitted_task&& submitted, const std::int64_t started_ns) {
 	auto& [node, launch, fence_destination] = submitted;
+	if(node.action != epoch_action::shutdown) take_turn(submission);
 	set_site(submission, node);
 	// From here to the submit nothing may run that is not ours, such as a destructor that the garbage collector calls.
 	const submission_id id = m_scheduler.next_submission();
@@ -82,6 +88,7 @@ void submission_table::enter(const nb::handle submission, submitted_task&& submi
 
 std::uint64_t submission_table::enter_again(const std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program,
     const std::uint32_t repetitions, const std::uint64_t site) {
+	take_turn(tasks.front().submission);
 	const std::uint64_t first = m_scheduler.next_submission().value;
 	std::size_t num_reductions = 0;
 	std::size_t num_added = 0;

@@ -18,6 +18,7 @@
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "site_table.hpp"
+#include "submitting_threads.hpp"
 
 namespace celerity::native {
 
@@ -43,13 +44,18 @@ class submission_table {
 		std::size_t num_reductions;
 	};
 	/// Repetitions of tasks that were entered before, from line `site`. Their buffers must live. Returns the number of the first task.
-	/// Runs no Python code.
+	/// Runs no Python code but that of the refuser.
 	std::uint64_t enter_again(std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program, std::uint32_t repetitions,
 	    std::uint64_t site);
 	/// Tells the observer of submits, if there is one, that the task with this number was entered.
 	void observe(std::uint64_t number, nanobind::handle submission, std::int64_t started_ns) const;
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.
 	bool is_overtaken(std::uint64_t begun) const;
+	/// Called as refuse(what, name of the thread that has submitted last) if chance decides whether this thread submits before or after that one; it raises.
+	/// `what`: a submission, or a text.
+	void set_refuser(nanobind::object refuse) { m_refuse_turn = std::move(refuse); }
+	/// This thread makes a call whose order counts. Raises what the refuser raises.
+	void take_turn(nanobind::handle what);
 
 	/// Futures of the submissions up to `last` that have not been forgotten.
 	nanobind::list futures_until(std::uint64_t last) const;
@@ -58,15 +64,16 @@ class submission_table {
 
 	/// Called as observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
 	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
-	/// Of this line of the program, if several ranks compare what they submit; 0 otherwise.
-	std::uint64_t number_line(PyObject* const code, const int lasti) { return m_is_shared ? m_sites.number(code, lasti) : 0; }
+	/// Of this line of the program and the thread that has its turn, if several ranks compare what they submit; 0 otherwise.
+	std::uint64_t number_line(PyObject* const code, const int lasti) { return m_is_shared ? m_sites.number(code, lasti, m_threads.last_number()) : 0; }
 	std::uint64_t num_submitted() const { return m_num_submitted; }
 	/// The task graph numbers them in the same way.
 	std::uint64_t num_reductions() const { return m_num_reductions; }
 	/// For the garbage collector.
-	std::array<nanobind::handle, 2> references() const { return {m_entries, m_observer}; }
+	std::array<nanobind::handle, 3> references() const { return {m_entries, m_observer, m_refuse_turn}; }
 	/// The lines that have submitted something, if several ranks compare what they submit.
-	site_table& sites() { return m_sites; }
+	const site_table& sites() const { return m_sites; }
+	const submitting_threads& threads() const { return m_threads; }
 
   private:
 	scheduler& m_scheduler;
@@ -75,11 +82,12 @@ class submission_table {
 	bool m_is_shared;
 	site_table m_sites;
 	nanobind::object m_observer;
+	nanobind::object m_refuse_turn;
+	submitting_threads m_threads; ///< if several ranks have to submit in the same order
 	std::uint64_t m_oldest; ///< that has not been forgotten
 	std::deque<std::uint64_t> m_with_future;
 	std::uint64_t m_num_submitted = 0;
 	std::uint64_t m_num_reductions = 0;
-	unsigned long m_thread = 0; ///< that submitted last
 
 	void set_site(nanobind::handle submission, task& node);
 	/// Gives the number to the future of the submission, if it has one, and keeps the submission by it.

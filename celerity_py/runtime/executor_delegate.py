@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py import _native
 from celerity_py._native import CombineCall, InitializeCall, box_from_flat
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.runtime.runtime import Runtime
 
+#: Lets the line of a process that a signal ends name the task.
+note_call: Final = _native.call_noter()
+
 
 class RuntimeDelegate:
     """Implements `ExecutorDelegate`, which tells on which thread each method is called."""
@@ -38,7 +41,11 @@ class RuntimeDelegate:
         """Run a device kernel on a launcher thread."""
         runtime = self._runtime
         submission = runtime.submissions[call.submission]
-        runtime.binders[device].run_kernel(submission, device, call, runtime.call_checks)
+        note_call(submission)
+        try:
+            runtime.binders[device].run_kernel(submission, device, call, runtime.call_checks)
+        finally:
+            note_call(None)
         if call.reductions:
             runtime.empty_reductions.look_at(submission, call.chunk)
 
@@ -66,7 +73,11 @@ class RuntimeDelegate:
             part: Part = CollectivePart(box, whole, runtime.rank, runtime.size, submission.group)
         else:
             part = Part(box, whole, runtime.rank, runtime.size)
-        HOST_BINDER.call(submission, part, call.accesses, checks=runtime.call_checks)
+        note_call(submission)
+        try:
+            HOST_BINDER.call(submission, part, call.accesses, checks=runtime.call_checks)
+        finally:
+            note_call(None)
 
     def submission_completed(self, submission_id: int) -> None:
         """Fulfil the future of a fence or epoch, on the executor thread."""
@@ -135,8 +146,14 @@ class RuntimeDelegate:
         return label if box is None else f"{label} {show(_native.Box(box[:ndim], box[3 : 3 + ndim]))}"
 
     def describe_site(self, number: int) -> str:
-        """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program."""
+        """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program.
+
+        If several threads have submitted, the thread follows.
+        """
         site = self._runtime.submitter.find_site(number)
         if site is None or is_ours(site[0].co_filename):  # the end of a program that leaves it to the interpreter
             return ""
-        return f"{site[0].co_filename}:{line_of(*site)}"
+        code, lasti, thread = site
+        threads = self._runtime.submitter.threads
+        by = f" by thread {threads[thread]!r}" if len(threads) > 1 else ""
+        return f"{code.co_filename}:{line_of(code, lasti)}{by}"

@@ -14,11 +14,12 @@ from celerity_py.executor.network.launch_detection import detect_launch, find_pl
 from celerity_py.runtime import forks, log
 from celerity_py.runtime.run_state import Phase
 from celerity_py.runtime.runtime import Runtime
-from celerity_py.scheduler.errors import ConfigurationError
+from celerity_py.scheduler.errors import ConfigurationError, DivergedPrograms
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
+    from celerity_py.executor.network.attendance import Attendance
     from celerity_py.executor.network.communicator import Communicator
 
 _FIRST_REPORT_S: Final = 5.0
@@ -26,6 +27,7 @@ _current: Runtime | None = None
 _communicator: Communicator | None = None
 _parent: Intracomm | None = None  # of the communicator, if the program has given one
 _last_known: tuple[int, int] | None = None  # rank and size of a run on `_parent` that has ended
+_attendances: list[tuple[Intracomm | None, Attendance]] = []  # for which communicators of the program
 _start_lock = threading.Lock()
 _has_exit_hook = False
 _has_used_gpus = False
@@ -40,6 +42,7 @@ def current() -> Runtime:
 
     Raises:
         ConfigurationError: If a `CELERITY_` variable is wrong.
+        DivergedPrograms: If another rank has come to the end of its program.
         LaunchError: If MPI does not work the way this program was started.
     """
     runtime = _current
@@ -64,6 +67,8 @@ def _start() -> Runtime:
         settings = configuration.freeze()
         try:
             communicator = _connect(settings.stall_s)
+            with _watch_start(settings.stall_s, _parent):
+                _await_all(_parent)
             log.set_up(settings.log_level, communicator.rank, communicator.size)
             _current = Runtime(settings, communicator, _forget)
             _has_used_gpus |= bool(_current.devices.ordinals)
@@ -80,7 +85,12 @@ def _connect(stall_s: float) -> Communicator:
         from celerity_py.executor.interpreter_settings import register_exit_hook
 
         with _watch_start(stall_s, comm):
+            is_known = _await_all(comm)
             _communicator = make_communicator(comm)
+            if not is_known and _communicator.size > 1:
+                from celerity_py.executor.network.attendance import Attendance
+
+                _attendances.append((comm, Attendance(comm)))
         _parent, _last_known = comm, None
         if not _has_exit_hook:
             register_exit_hook(_leave)
@@ -92,6 +102,21 @@ def _connect(stall_s: float) -> Communicator:
             "before. Call configure first."
         )
     return _communicator
+
+
+def _await_all(comm: Intracomm | None) -> bool:
+    """Wait until all ranks of a communicator of the program have come here. False if it has not been connected."""
+    attendance = next((known for parent, known in _attendances if parent is comm), None)
+    if attendance is None:
+        return False
+    gone = attendance.arrive()
+    if gone is not None:
+        raise DivergedPrograms(
+            f"rank {gone} has come to the end of its program, and rank {attendance.rank} makes a queue or buffer. All "
+            f"ranks make the same queues and buffers, or none: take the call out of a branch on celerity.rank() or "
+            f"celerity.is_master(), and look for a return or sys.exit() on rank {gone}."
+        )
+    return True
 
 
 def _watch_start(stall_s: float, comm: Intracomm | None) -> AbstractContextManager[object]:
@@ -126,6 +151,10 @@ def _leave() -> None:
         _current.leave()
     elif _communicator is not None and not hasattr(sys, "last_value"):
         _communicator.close()
+    if _attendances:
+        from celerity_py.executor.network.attendance import leave_all
+
+        leave_all([attendance for _, attendance in _attendances])
 
 
 def _enter_child() -> None:
@@ -134,6 +163,7 @@ def _enter_child() -> None:
     parent, _process = _process, os.getpid()
     _start_lock = threading.Lock()  # another thread may have held it
     runtime, _communicator = _current, None
+    _attendances.clear()
     if runtime is not None or _has_used_gpus or "mpi4py.MPI" in sys.modules:  # MPI and CUDA do not survive a fork
         rank = _last_known[0] if _last_known is not None else 0
         _fork = _fork or forks.Fork(runtime.rank if runtime is not None else rank, parent)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from celerity_py import _native
@@ -13,6 +14,7 @@ from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.runtime.devices import foreseeable_bytes, is_mps_running
 from celerity_py.runtime.profiling import note_submissions
+from celerity_py.runtime.turns import refuse_turn
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -131,6 +133,7 @@ def make_submitter(runtime: Runtime) -> _native.Submitter:
         entries=runtime.submissions,
         is_shared=runtime.size > 1,
     )
+    submitter.set_refuser(partial(refuse_turn, runtime.size))
     if (observer := note_submissions(runtime.ranges, runtime.tracer)) is not None:
         submitter.set_observer(observer)
     return submitter

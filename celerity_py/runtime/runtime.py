@@ -163,6 +163,7 @@ class Runtime:
         if not self.is_dry:
             from celerity_py.executor.failures.failure_handler import FailureTimes
             from celerity_py.executor.live_executor import LiveExecutor
+            from celerity_py.executor.watch.ended_processes import watch_processes
 
             self.executor = make_executor(self)
             self.direct_peers = agree_on_direct_peers(
@@ -182,6 +183,7 @@ class Runtime:
                 times=FailureTimes(stall_s=settings.stall_s),
                 program=self.program,
                 reporter=LiveView(self) if settings.live else None,
+                neighbour=watch_processes(communicator) if communicator.size > 1 else None,
             )
         log_choices(settings, communicator, self.devices, self.direct_peers.with_rank)
         if self.tracer is not None:
@@ -431,6 +433,7 @@ class Runtime:
         """
         self.check_usable(f"making a buffer of shape {record.shape}")
         self.refuse_in_recording(f"Making a buffer of shape {record.shape}")
+        self.submitter.take_turn(f"A buffer of shape {record.shape}")
         record.runtime = self
         whole = None if held_by_ranks or not parts else parts[0][1].array
         initial = "none" if record.initializer is None else "function"

@@ -18,7 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celerity_py.cli.launchers import Mpi, candidates, find_mpi, find_mpiexec, last_words, offered_interfaces
+from celerity_py.cli.launchers import (
+    Mpi,
+    candidates,
+    find_mpi,
+    find_mpiexec,
+    first_status,
+    last_words,
+    offered_interfaces,
+)
 from celerity_py.errors import LaunchError
 from cluster_jobs.processes import end_group, python_path, start
 from cluster_jobs.slurm.states import SlurmError
@@ -162,7 +170,7 @@ def try_launcher(launcher: str, processes: Processes, mpi: Mpi, *, limit_s: floa
     reports = _reports(output)
     problem = judge(reports, processes, mpi.label)
     if problem and status != 0 and not reports:
-        problem = f"ended with status {status}: {last_words(errors or output)}"
+        problem = f"ended with status {first_status(status, errors)}: {last_words(errors or output)}"
     return Trial(launcher, problem, tuple(find_warnings(reports, processes)))
 
 

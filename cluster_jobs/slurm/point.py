@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celerity_py.cli.launchers import find_mpi, last_words
+from celerity_py.cli.launchers import find_mpi, first_status, last_words
 from cluster_jobs.benchmarks import environment
 from cluster_jobs.benchmarks.launching import devices_of
 from cluster_jobs.processes import ROOT, end_group, python_path
@@ -155,8 +155,9 @@ def _measure(sweep: Sweep, point: Point, attempt: Path, words: list[str]) -> dic
             end_group(process)
             raise
     if returncode != 0:
-        said = last_words(errors.read_text(errors="replace") or output.read_text(errors="replace"))
-        raise PointError(f"{sweep.settings.app} ended with status {returncode}: {said}")
+        told = errors.read_text(errors="replace")
+        said = last_words(told or output.read_text(errors="replace"))
+        raise PointError(f"{sweep.settings.app} ended with status {first_status(returncode, told)}: {said}")
     return read_figures(output.read_text(errors="replace"), point)
 
 

@@ -17,11 +17,12 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.executor.failures.failure import attempt, print_whole
+from celerity_py.executor.failures.failure import attempt, find_user_line, print_whole
 from celerity_py.executor.failures.missing_attributes import explain_missing
 from celerity_py.executor.failures.told_errors import format_error, format_error_once, render_in_notebook
 from celerity_py.executor.interpreter_settings import register_exit_hook
-from celerity_py.executor.network.launch_detection import detect_launch
+from celerity_py.executor.network.launch_detection import detect_launch, find_place
+from celerity_py.executor.network.rank_process import note_rank
 from celerity_py.scheduler.errors import CelerityError, LaunchError
 
 if TYPE_CHECKING:
@@ -42,12 +43,17 @@ _original_thread_hook = threading.excepthook
 
 
 def watch_program() -> None:
-    """Install the hooks for the rest of the process: all, if a launcher started several. Touches no MPI, no threads."""
+    """Install the hooks for the rest of the process: all, if a launcher started several. Touches no MPI, no threads.
+
+    It also notes this process as the rank, for its children.
+    """
     global _is_watching  # noqa: PLW0603 - the hooks are globals of the interpreter
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_uncaught
     CelerityError._render_traceback_ = render_in_notebook
     launch = detect_launch(os.environ)
+    if launch.launcher is not None:
+        note_rank()
     if launch.launcher is not None and launch.size != 1:
         _is_watching = True
         _install()
@@ -158,7 +164,18 @@ def _tell(error: BaseException, story: str, hook: Callable[[], object] | None) -
     if story:
         print_whole(story)
     if _is_watching and not isinstance(error, LaunchError):  # after which there is no MPI to end the job with
+        attempt(_tell_of_rank, error)
         _abort_without_run(130 if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _tell_of_rank(error: BaseException) -> None:
+    place, line = find_place(os.environ), find_user_line(error)
+    who = "" if place is None else f", rank {place.rank}"
+    where = f" at {line}" if line else ""
+    print_whole(
+        f"celerity_py{who}: the program failed{where} with {type(error).__name__}, and the job ends in "
+        f"{_ABORT_DELAY_S:g} s\n"
+    )
 
 
 def _abort_without_run(status: int) -> None:

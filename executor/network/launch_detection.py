@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from celerity_py.executor.network import rank_process
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 from celerity_py.scheduler.errors import LaunchError
 
@@ -38,8 +39,12 @@ _PRESENCE_VARIABLES: Final = (
     ("a launcher with PMI", "PMI_RANK"),
     ("Cray PALS", "PALS_RANKID"),
 )
-
-
+# Launchers that connect their processes by other means than MPI: a variable that tells, and one with the number.
+_OTHER_LAUNCHERS: Final = (
+    ("torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"),
+    ("horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("a launcher of torch.distributed", "MASTER_ADDR", "WORLD_SIZE"),
+)
 # Variables with the rank, and with the number of processes on the same host where there is one. The first that is set
 # counts.
 _RANK_VARIABLES: Final = (
@@ -68,7 +73,9 @@ class Launch(NamedTuple):
 
 
 def detect_launch(environment: Mapping[str, str]) -> Launch:
-    """Find out whether a launcher started this process, and as one of how many."""
+    """Find out whether a launcher started this process, and as one of how many. A child of a rank is on its own."""
+    if rank_process.is_child(environment):
+        return Launch(None, None)
     for launcher, variable in _SIZE_VARIABLES:
         if environment.get(variable, "").isdecimal():
             return Launch(launcher, int(environment[variable]))
@@ -99,17 +106,28 @@ def make_communicator(user_communicator: MPI.Intracomm | None = None) -> Communi
 
     Raises:
         LaunchError: If a launcher started several processes that MPI does not connect, if mpi4py is missing under a
-            launcher, if MPI lacks MPI_THREAD_MULTIPLE, or if the user's communicator has been freed.
+            launcher, if MPI does not speak with the launcher or lacks MPI_THREAD_MULTIPLE, or if the user's
+            communicator has been freed.
     """
     if user_communicator is not None and not user_communicator:
         raise LaunchError(
             "The communicator of configure(comm=...) has been freed. Keep it until the first queue exists."
         )
     launch = detect_launch(os.environ)
-    if launch.launcher is None and user_communicator is None and "mpi4py.MPI" not in sys.modules:
-        return LocalCommunicator()
+    if rank_process.is_cut_off(os.environ) and "mpi4py.MPI" not in sys.modules:
+        raise LaunchError(
+            "A launcher started a process above this one, and a program between them has closed the connection to the "
+            "launcher (PMI_FD), so MPI cannot start here. Start this program by the launcher, or with "
+            "subprocess.run(..., close_fds=False). If it shall run alone, remove PMI_FD, PMI_RANK and PMI_SIZE."
+        )
+    if launch.launcher is None and user_communicator is None:
+        _refuse_other_launchers(os.environ)
+        if "mpi4py.MPI" not in sys.modules:
+            return LocalCommunicator()
     try:
         from celerity_py.executor.network import mpi_communicator
+    except LaunchError:
+        raise
     except (ImportError, RuntimeError) as error:  # the latter: mpi4py finds no MPI library
         if launch.size == 1:
             return LocalCommunicator()
@@ -123,6 +141,18 @@ def make_communicator(user_communicator: MPI.Intracomm | None = None) -> Communi
         if world_size == 1 and launch.launcher is None:
             return LocalCommunicator()  # the application has imported MPI for itself
     return mpi_communicator.MpiCommunicator(user_communicator)
+
+
+def _refuse_other_launchers(environment: Mapping[str, str]) -> None:
+    for launcher, sign, size_variable in _OTHER_LAUNCHERS:
+        size = environment.get(size_variable, "")
+        if sign in environment and size.isdecimal() and int(size) > 1 and not rank_process.is_child(environment):
+            raise LaunchError(
+                f"{launcher} started this program as one of {size} processes ({sign} and {size_variable} are set), "
+                f"which MPI does not connect: each would run the whole program by itself. Start it with "
+                f"`celerity-py run -n {size} app.py` or `mpiexec -n {size} python app.py`. If each process shall run "
+                f"alone, remove these variables, or call celerity.configure(comm=MPI.COMM_SELF)."
+            )
 
 
 def _describe_missing_mpi(launch: Launch, error: Exception) -> str:

@@ -22,6 +22,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
+from celerity_py._native import remove_mpi_files
 from celerity_py.executor.network.communicator import NOTICE_LIMIT_BYTES, PILOT_LIMIT_BYTES, Arrivals, Notice
 from celerity_py.executor.network.mpi_library import MPI
 from celerity_py.executor.network.strided_layout import StridedLayout, strided_layout
@@ -91,6 +92,7 @@ def abort(status: int) -> NoReturn:
     """End every process of COMM_WORLD. Any thread."""
     sys.stdout.flush()
     sys.stderr.flush()
+    remove_mpi_files()  # no process comes to MPI_Finalize, which would do it
     try:
         MPI.COMM_WORLD.Abort(status)
     finally:

@@ -39,6 +39,10 @@ _REMEDIES: Final = {
     "plain arguments": " The numbers are digests of all arguments but accesses: print these arguments on each rank. "
     "Values of celerity.rank(), of a clock, or of random numbers without a seed differ.",
 }
+_REMEDY_FOR_THREADS: Final = (
+    " Several threads have submitted, and chance may decide which one is first: submit from one thread, or join() each "
+    "thread before the next one starts."
+)
 _MISSING: Final = "nothing: its program has not come so far"
 
 Aspects = list[tuple[str, str]]
@@ -163,6 +167,7 @@ class ProgramComparison:
             + " ".join(_describe(*side, differing) for side in sides)
             + " All ranks must make the same calls with the same arguments, in the same order."
             + "".join(_REMEDIES.get(name, "") for name in differing)
+            + (_REMEDY_FOR_THREADS if " by thread " in our_site + their_site else "")
         )
         return Failure(rank, f"DivergedPrograms: {text}", site=our_site, error=DivergedPrograms(text))
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from celerity_py.executor.network import rank_process
 from celerity_py.executor.network.launch_detection import Launch, Place, detect_launch, find_place
 from celerity_py.executor.network.local_communicator import LocalCommunicator
 
@@ -58,6 +59,46 @@ def test_the_rank_is_read_from_the_launchers_variables_before_mpi_tells_it(
     environment: dict[str, str], place: Place | None
 ) -> None:
     assert find_place(environment) == place
+
+
+RANK = {"PMIX_RANK": "1", "PMIX_NAMESPACE": "job.0", "SLURM_PROCID": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_child"),
+    [
+        ({}, True),
+        ({"PMIX_NAMESPACE": "job.1"}, False),
+        ({"PMIX_RANK": "0"}, False),
+        ({"PMI_FD": "999", "PMI_RANK": "1"}, False),
+    ],
+    ids=["the same", "another job", "another rank", "another launcher"],
+)
+def test_a_child_of_a_rank_is_known_by_the_variables_that_it_shares_with_it(
+    changed: dict[str, str], is_child: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in RANK.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.delenv(rank_process.NOTE, raising=False)
+    monkeypatch.delenv("PMI_FD", raising=False)
+    rank_process.note_rank()
+    assert not rank_process.is_child(os.environ)
+    parent = str(os.getppid())
+    noted = os.environ[rank_process.NOTE].replace(str(os.getpid()), parent, 1)
+    environment = {**os.environ, rank_process.NOTE: noted, **changed}
+    assert rank_process.is_child(environment) == is_child
+    assert (detect_launch(environment) == Launch(None, None)) == is_child
+
+
+def test_a_process_without_the_connection_of_its_launcher_is_refused() -> None:
+    environment = bare_environment() | {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "999"}
+    code = "import celerity_py as c; c.Queue()"
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=False, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 1
+    assert "LaunchError" in result.stderr
+    assert "close_fds=False" in result.stderr
 
 
 def bare_environment() -> dict[str, str]:

@@ -48,7 +48,7 @@ INSTALLED = {
     "celerity_py/runtime": """
         __init__ closed collective_groups devices dry_results executor_delegate forks futures initial_contents lifecycle
         live_view log native_objects outputs planning_notices profiling run_state run_summary runtime shares spinning
-        statistics step_counter submissions_in_flight user_memory
+        statistics step_counter submissions_in_flight turns user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate ordered_reductions plain_values violations",
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
@@ -63,11 +63,12 @@ INSTALLED = {
         user_frames
     """,
     "celerity_py/executor/network": """
-        __init__ communicator direct_peers launch_detection local_communicator mpi_communicator
-        mpi_library pacing strided_layout
+        __init__ attendance communicator direct_peers launch_detection local_communicator mpi_communicator
+        mpi_library pacing rank_process strided_layout
     """,
     "celerity_py/executor/watch": """
-        __init__ blocked_calls leftovers program_activity program_comparison progress_watchdog silent_peers
+        __init__ blocked_calls ended_processes leftovers program_activity program_comparison progress_watchdog
+        silent_peers
     """,
     "celerity_py/scheduler": "__init__ errors",
 }

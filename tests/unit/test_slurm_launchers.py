@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from celerity_py.cli.launchers import Mpi, candidates, last_words, parse_interfaces
+from celerity_py.cli.launchers import Mpi, candidates, first_status, last_words, parse_interfaces
 from cluster_jobs.slurm.launchers import Processes, Trial, check_launcher_name, command, explain, judge
 
 NEW = """MPI plugin types are...
@@ -160,3 +160,24 @@ def test_somebody_who_named_an_unfit_launcher_is_told_which_one_would_do() -> No
 )
 def test_the_line_that_says_why_is_found_among_those_of_launchers(text: str, said: str) -> None:
     assert last_words(text) == said
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "first"),
+    [
+        (
+            143,
+            "srun: error: c1: task 1: Exited with exit code 143\nsrun: error: c0: task 0: Exited with exit code 2\n",
+            2,
+        ),
+        (143, "Traceback\nsrun: error: c0: task 0: Exited with exit code 2\nsrun: error: c1: task 1: Terminated\n", 2),
+        (137, "srun: error: c0: tasks 0-3: Exited with exit code 1\nsrun: error: c1: task 4: Killed\n", 1),
+        (143, "srun: error: c1: task 1: Exited with exit code 143\n", 143),
+        (2, "usage: wave_sim", 2),
+        (0, "", 0),
+    ],
+)
+def test_the_status_is_that_of_the_task_that_has_failed_and_not_of_those_that_srun_has_ended(
+    status: int, errors: str, first: int
+) -> None:
+    assert first_status(status, errors) == first

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,105 @@ def test_with_several_ranks_a_call_that_another_thread_overtakes_is_refused(monk
         for _ in range(3):
             assert not run_threads([submit])  # one after the other is an order
         queue.wait()
+
+
+class Worker:
+    """A thread that makes calls when it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: Any = SimpleQueue()
+        self._results: Any = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name=name)
+        self.thread.start()
+
+    def call(self, function: Any) -> BaseException | None:
+        self._calls.put(function)
+        error: BaseException | None = self._results.get(timeout=30)
+        return error
+
+    def end(self) -> None:
+        self._calls.put(None)
+        self.thread.join(30)
+
+    def _work(self) -> None:
+        while (function := self._calls.get()) is not None:
+            try:
+                function()
+            except BaseException as error:  # noqa: BLE001 - to be looked at by the test
+                self._results.put(error)
+            else:
+                self._results.put(None)
+
+
+@pytest.fixture
+def queue_of_two_ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("CELERITY_DRY_RUN_RANKS", "2")
+    with celerity.Queue() as queue:
+        yield queue
+
+
+def calls_of(queue: Any) -> dict[str, Any]:
+    buffer = celerity.Buffer(8)
+    return {
+        "parallel_for": lambda: queue.parallel_for(8, print, buffer.write(access.one_to_one())),
+        "fence": lambda: queue.fence(celerity.HostObject(1)),
+        "wait": queue.wait,
+        "buffer": lambda: celerity.Buffer(8),
+    }
+
+
+def test_threads_of_several_ranks_may_submit_one_after_the_other(queue_of_two_ranks: Any) -> None:
+    submit = calls_of(queue_of_two_ranks)["parallel_for"]
+    for name in ("first", "second"):  # without a call of this thread between
+        worker = Worker(name)
+        assert worker.call(submit) is None
+        assert worker.call(submit) is None
+        worker.end()
+    submit()
+    late = Worker("third")
+    assert late.call(submit) is None
+    late.end()
+    submit()
+
+
+@pytest.mark.parametrize("call", ["parallel_for", "fence", "wait", "buffer"])
+def test_a_call_beside_a_thread_that_still_runs_is_refused(queue_of_two_ranks: Any, call: str) -> None:
+    made = calls_of(queue_of_two_ranks)[call]
+    low, high = Worker("low"), Worker("high")
+    assert low.call(made) is None
+    error = high.call(made)
+    assert isinstance(error, UsageError)
+    assert "comes from thread 'high', and the call before it came from thread 'low'" in str(error)
+    assert "all 2 ranks must" in str(error)
+    with pytest.raises(UsageError, match="comes from thread 'MainThread'"):
+        made()
+    assert low.call(made) is None  # nothing of the refused calls counts
+    low.end()
+    assert isinstance(high.call(made), UsageError), "it ran beside the other: whether that one was first is chance"
+    high.end()
+    made()
+
+
+def test_a_thread_that_another_one_has_followed_is_refused(queue_of_two_ranks: Any) -> None:
+    submit = calls_of(queue_of_two_ranks)["parallel_for"]
+    low = Worker("low")
+    assert low.call(submit) is None
+    high = Worker("high")
+    assert isinstance(high.call(submit), UsageError), "the first one still runs"
+    high.end()
+    low.end()
+    submit()
+
+
+def test_with_one_rank_threads_may_take_turns() -> None:
+    with celerity.Queue() as queue:
+        submit = calls_of(queue)["wait"]
+        low, high = Worker("low"), Worker("high")
+        for _ in range(3):
+            assert low.call(submit) is None
+            assert high.call(submit) is None
+        low.end()
+        high.end()
 
 
 def close_while_a_thread_submits(*, replays: bool, has_mapper: bool) -> None:
