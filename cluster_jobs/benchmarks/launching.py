@@ -9,11 +9,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from cluster_jobs import processes
 from cluster_jobs.benchmarks.cuda_driver import count_devices
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Threads of a rank must not share one core, and a host may have fewer slots than GPUs. MPICH's launcher does not bind.
 _OPEN_MPI = {
@@ -41,9 +46,25 @@ def add_arguments(parser: argparse.ArgumentParser, *, seconds: float) -> None:
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each program (default 3)")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"begin no run after so long ({seconds:g})")
     parser.add_argument("--mpirun", default=default_launcher(), help="the launcher and its options")
-    parser.add_argument(
-        "--backend", choices=("auto", "cuda", "cpu"), default="auto", help="auto: GPUs if there are any"
-    )
+    add_backend(parser)
+
+
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that `settle_backend` and `backend_and_devices` look at."""
+    choices = ("auto", "cuda", "cpu")
+    parser.add_argument("--backend", choices=choices, default="auto", help="auto: GPUs if there are any, else CPUs")
+
+
+def settle_backend(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, count: Callable[[], int] = count_devices
+) -> None:
+    """Decide what "auto" means for a benchmark of one device, and refuse a GPU where there is none."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that share a queue would wait for each other
+    available = count() if options.backend != "cpu" else 0
+    if options.backend == "auto":
+        options.backend = "cuda" if available else "cpu"
+    if options.backend == "cuda" and not available:
+        parser.error("there is no CUDA device; --backend cpu tries the program out")
 
 
 def backend_and_devices(
@@ -111,3 +132,34 @@ def run(command: Sequence[str], variables: Mapping[str, str], limit_s: float) ->
 def _stop(process: subprocess.Popen[str]) -> None:
     processes.end_group(process)
     process.communicate()
+
+
+def in_turns(
+    groups: Sequence[Sequence[T]], call: Callable[[T], R], describe: Callable[[T], str], options: argparse.Namespace
+) -> tuple[list[tuple[T, R]], list[str]]:
+    """Call all items once before any is called again; every other time, each group begins with its last item.
+
+    Args:
+        groups: What may be measured.
+        call: Measures one; a RuntimeError is a problem, and the others go on.
+        describe: An item in words.
+        options: `repetitions` and `seconds` of `add_arguments`.
+
+    Returns:
+        What was measured, with its figures, and what went wrong.
+    """
+    found: list[tuple[T, R]] = []
+    problems: list[str] = []
+    deadline = time.monotonic() + options.seconds
+    for repetition in range(options.repetitions):
+        for item in (item for group in groups for item in (group if repetition % 2 == 0 else reversed(group))):
+            if time.monotonic() > deadline:
+                if repetition == 0:
+                    problems.append(f"{describe(item)}: no time to run it; raise --seconds")
+                continue
+            try:
+                found.append((item, call(item)))
+            except RuntimeError as error:
+                problems.append(str(error))
+                print(f"FAILED   {describe(item)}", flush=True)
+    return found, problems

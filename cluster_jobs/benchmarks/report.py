@@ -15,7 +15,7 @@ from rich.table import Table
 from cluster_jobs.benchmarks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _WIDTH = 200  # of a file or pipe; tables use as much of it as they need
 
@@ -39,6 +39,14 @@ def names_among(known: Sequence[str]) -> Callable[[str], list[str]]:
     return parse
 
 
+def integers(text: str) -> list[int]:
+    """The type of an argument that takes positive numbers, separated by commas; ascending, each once."""
+    values = [int(item) for item in text.split(",")]
+    if not values or min(values) < 1:
+        raise argparse.ArgumentTypeError(f"must be positive numbers such as 1,2,4, not {text}")
+    return sorted(set(values))
+
+
 def show(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]], *, num_names: int = 1) -> None:
     """Print a table whose first `num_names` columns are text and the others figures."""
     table = Table(title=title)
@@ -47,6 +55,49 @@ def show(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]], *, 
     for line in lines:
         table.add_row(*line)
     Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
+
+
+def show_rows(
+    title: str, columns: Sequence[tuple[str, str]], rows: Iterable[Mapping[str, Any]], *, num_names: int = 1
+) -> None:
+    """Print a table with a line for each row of figures; a column has a heading and a format, as `"{best_us:.1f}"`."""
+    lines = [[text.format_map(row) for _, text in columns] for row in rows]
+    show(title, [heading for heading, _ in columns], lines, num_names=num_names)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A figure of a table; "-" if there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def duration(value: float | None) -> str:
+    """A time of a table in four digits, or more from 1000 on; "-" if there is none."""
+    return "-" if value is None else f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def spread(figures: Mapping[str, float] | None, unit: str = "") -> str:
+    """A median between percentiles: the keys `p10`, `p50` and `p90` with the unit behind, or `median` for `p50`."""
+    if not figures:
+        return "-"
+    middle = figures["median" + unit] if "median" + unit in figures else figures["p50" + unit]
+    return f"{duration(middle)} ({duration(figures['p10' + unit])} to {duration(figures['p90' + unit])})"
+
+
+def status_of(problems: Iterable[str]) -> int:
+    """Print what went wrong; the exit status."""
+    told = list(problems)
+    for problem in told:
+        print(f"PROBLEM  {problem}", file=sys.stderr)
+    return int(bool(told))
+
+
+def show_plot(save: Callable[[], Iterable[Path]], instead: str = "") -> None:
+    """Tell which pictures `save` has drawn, or that there is no matplotlib, and what to do `instead`."""
+    try:
+        for path in save():
+            print(f"Plot: {path.resolve()}")
+    except RuntimeError as error:
+        print(f"No plot: {error}{instead}")
 
 
 def write(output: Path | None, rows: Sequence[Any], **more: Any) -> None:

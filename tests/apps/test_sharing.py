@@ -25,8 +25,8 @@ from cluster_jobs.benchmarks.dags import (
     sharing_runners,
     sharing_table,
 )
-from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS, Setting
-from cluster_jobs.benchmarks.dags.sharing_processes import Job
+from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS
+from cluster_jobs.benchmarks.dags.sharing_processes import Job, Setting
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
 
 ROOT = Path(__file__).parents[2]
@@ -352,7 +352,7 @@ def test_orders_of_kernels_take_turns_on_a_cpu_device(tmp_path: Path) -> None:
     assert figures["problems"] == []
     for row in figures["rows"]:
         assert row["rounds"] == 3
-        assert tuple(row["orders"]) == kernel_orders.orders_of()
+        assert tuple(row["orders"]) == kernel_orders.ORDERS
         for of in row["orders"].values():
             assert of["d"]["number"] >= 15
             assert of["b"] is None

@@ -234,7 +234,7 @@ def test_programs_beside_each_other_compute_what_numpy_computes(case: str, ahead
     programs = dict(enumerate(build_case(CASES[case], "tiny")))
     priorities = dict(enumerate(CASES[case].priorities))
     runner = HandTogether(programs, priorities, ahead=ahead)
-    on_device: list[Any] = [array for arrays in runner._arrays.values() for array in arrays.on_device.values()]
+    on_device: list[Any] = [array for of in runner._variants.values() for array in of.arrays.on_device.values()]
     FakeGpu.arrays = {array.data.ptr: array.array for array in on_device}
     assert sorted({-stream.priority for stream in gpu._known[1:]}) == sorted(set(priorities.values()))
     runner.renew(list(programs))

@@ -46,7 +46,20 @@ class DagKernel:
         return f"#define HOLD_US {hold_us}\n{_PRELUDE}\n{signature} {{\n    hold();\n{self.body}}}\n"
 
 
-def fold(name: str, parameters: str, body: str, function: Callable[..., None]) -> DagKernel:
-    """A kernel that folds all elements into `result`."""
+def dag_kernel(
+    dims: int, parameters: str, body: str, *, is_fold: bool = False
+) -> Callable[[Callable[..., None]], DagKernel]:
+    """Make a kernel of the NumPy function behind this decorator, with the function's name."""
+    return lambda function: DagKernel(function.__name__, dims, parameters, body, function, is_fold)
+
+
+def fold(parameters: str, body: str) -> Callable[[Callable[..., None]], DagKernel]:
+    """Likewise a kernel that folds all elements into `result`, its last parameter."""
     scratch = "; float partials[1]; int arrived[1]; float result[1]"
-    return DagKernel(name, 1, parameters + scratch, body, function, is_fold=True)
+    return dag_kernel(1, parameters + scratch, body, is_fold=True)
+
+
+def sum_of(parameters: str, count: str, element: str) -> Callable[[Callable[..., None]], DagKernel]:
+    """Likewise a kernel that adds up `element` for all `i` below `count`."""
+    terms = f"    float sum = 0;\n    EACH_OF(i, {count}) sum += {element};\n"
+    return fold(parameters, f"{terms}    fold_grid(sum, 0.0f, plus(), partials.data, arrived.data, result.data);\n")

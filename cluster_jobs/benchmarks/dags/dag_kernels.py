@@ -7,34 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.dags.dag_kernel import DagKernel, fold
+from cluster_jobs.benchmarks.dags.dag_kernel import dag_kernel, fold, sum_of
 
 # ---- VEC
 
 
-def _square(x: Any, y: Any) -> None:
+@dag_kernel(1, "const float x[1]; float y[1]", "    EACH_1D(i) at(y, i) = at(x, i) * at(x, i);\n")
+def square(x: Any, y: Any) -> None:
+    """Square each element."""
     y[...] = x * x
 
 
-SQUARE = DagKernel(
-    "square", 1, "const float x[1]; float y[1]", "    EACH_1D(i) at(y, i) = at(x, i) * at(x, i);\n", _square
-)
-
-
-def _difference_sum(x: Any, y: Any, *rest: Any) -> None:
+@sum_of("const float x[1]; const float y[1]; int n", "n", "at(x, i) - at(y, i)")
+def difference_sum(x: Any, y: Any, *rest: Any) -> None:
+    """Add up the differences of two vectors."""
     rest[-1][...] = np.sum(x - y, dtype=np.float64)
 
-
-DIFFERENCE_SUM = fold(
-    "difference_sum",
-    "const float x[1]; const float y[1]; int n",
-    """\
-    float sum = 0;
-    EACH_OF(i, n) sum += at(x, i) - at(y, i);
-    fold_grid(sum, 0.0f, plus(), partials.data, arrived.data, result.data);
-""",
-    _difference_sum,
-)
 
 # ---- B&S: call prices; the normal distribution by Abramowitz and Stegun 26.2.17
 
@@ -48,16 +36,7 @@ def _normal_cdf(d: Any) -> Any:
     return np.where(d > 0, 1 - tail, tail)
 
 
-def _black_scholes(x: Any, y: Any) -> None:
-    d1 = (np.log(x / _STRIKE) + (_RATE + _VOLATILITY**2 / 2)) / _VOLATILITY
-    y[...] = x * _normal_cdf(d1) - _STRIKE * np.exp(-_RATE) * _normal_cdf(d1 - _VOLATILITY)
-
-
-BLACK_SCHOLES = DagKernel(
-    "black_scholes",
-    1,
-    "const double x[1]; double y[1]",
-    """\
+@dag_kernel(1, "const double x[1]; double y[1]", """\
     const auto cdf = [](double d) {
         const double k = 1 / (1 + 0.2316419 * fabs(d));
         const double high = 1.781477937 + k * (-1.821255978 + k * 1.330274429);
@@ -68,9 +47,12 @@ BLACK_SCHOLES = DagKernel(
         const double d1 = (log(at(x, i) / 60) + (0.08 + 0.3 * 0.3 / 2)) / 0.3;
         at(y, i) = at(x, i) * cdf(d1) - 60 * exp(-0.08) * cdf(d1 - 0.3);
     }
-""",
-    _black_scholes,
-)
+""")  # fmt: skip
+def black_scholes(x: Any, y: Any) -> None:
+    """Price a call of each stock price."""
+    d1 = (np.log(x / _STRIKE) + (_RATE + _VOLATILITY**2 / 2)) / _VOLATILITY
+    y[...] = x * _normal_cdf(d1) - _STRIKE * np.exp(-_RATE) * _normal_cdf(d1 - _VOLATILITY)
+
 
 # ---- IMG
 
@@ -85,15 +67,7 @@ def _correlate(image: Any, weights: Any) -> Any:
     return result
 
 
-def _blur(image: Any, weights: Any, out: Any, n: int, radius: int) -> None:
-    out[...] = _correlate(image, weights)
-
-
-BLUR = DagKernel(
-    "blur",
-    2,
-    "const float image[2]; const float weights[2]; float out[2]; int n; int radius",
-    """\
+@dag_kernel(2, "const float image[2]; const float weights[2]; float out[2]; int n; int radius", """\
     EACH_2D(i, j) {
         float sum = 0;
         for (int a = -radius; a <= radius; ++a) {
@@ -104,21 +78,13 @@ BLUR = DagKernel(
         }
         at(out, i, j) = sum;
     }
-""",
-    _blur,
-)
+""")  # fmt: skip
+def blur(image: Any, weights: Any, out: Any, n: int, radius: int) -> None:
+    """Take weighted means of the pixels around."""
+    out[...] = _correlate(image, weights)
 
 
-def _sobel(image: Any, out: Any, n: int) -> None:
-    horizontal = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]], np.float32)
-    out[...] = np.sqrt(_correlate(image, horizontal) ** 2 + _correlate(image, horizontal.T) ** 2)
-
-
-SOBEL = DagKernel(
-    "sobel",
-    2,
-    "const float image[2]; float out[2]; int n",
-    """\
+@dag_kernel(2, "const float image[2]; float out[2]; int n", """\
     EACH_2D(i, j) {
         float x = 0, y = 0;
         for (int a = -1; a <= 1; ++a) {
@@ -130,17 +96,11 @@ SOBEL = DagKernel(
         }
         at(out, i, j) = sqrtf(x * x + y * y);
     }
-""",
-    _sobel,
-)
-
-
-def _maximum(mask: Any, n: int, partials: Any, arrived: Any, result: Any) -> None:
-    result[...] = mask.max()
-
-
-def _minimum(mask: Any, n: int, partials: Any, arrived: Any, result: Any) -> None:
-    result[...] = mask.min()
+""")  # fmt: skip
+def sobel(image: Any, out: Any, n: int) -> None:
+    """Find edges."""
+    horizontal = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]], np.float32)
+    out[...] = np.sqrt(_correlate(image, horizontal) ** 2 + _correlate(image, horizontal.T) ** 2)
 
 
 _EXTREMUM = """\
@@ -150,120 +110,78 @@ _EXTREMUM = """\
     }
     fold_grid(value, %(identity)s, %(op)s(), partials.data, arrived.data, result.data);
 """
-MAXIMUM = fold(
-    "maximum", "const float mask[2]; int n", _EXTREMUM % {"op": "greater_of", "identity": "-1e30f"}, _maximum
-)
-MINIMUM = fold("minimum", "const float mask[2]; int n", _EXTREMUM % {"op": "lesser_of", "identity": "1e30f"}, _minimum)
 
 
-def _extend(mask: Any, low: Any, high: Any) -> None:
+@fold("const float mask[2]; int n", _EXTREMUM % {"op": "greater_of", "identity": "-1e30f"})
+def maximum(mask: Any, *rest: Any) -> None:
+    """Find the greatest element."""
+    rest[-1][...] = mask.max()
+
+
+@fold("const float mask[2]; int n", _EXTREMUM % {"op": "lesser_of", "identity": "1e30f"})
+def minimum(mask: Any, *rest: Any) -> None:
+    """Find the least element."""
+    rest[-1][...] = mask.min()
+
+
+@dag_kernel(2, "float mask[2]; const float low[1]; const float high[1]", """\
+    const float a = at(low, 0), b = at(high, 0);
+    EACH_2D(i, j) at(mask, i, j) = fminf(1, 5 * (at(mask, i, j) - a) / (b - a));
+""")  # fmt: skip
+def extend(mask: Any, low: Any, high: Any) -> None:
+    """Spread the values of a mask."""
     mask[...] = np.minimum(1, 5 * (mask - low[0]) / (high[0] - low[0]))
 
 
-EXTEND = DagKernel(
-    "extend",
-    2,
-    "float mask[2]; const float low[1]; const float high[1]",
-    """\
-    const float a = at(low, 0), b = at(high, 0);
-    EACH_2D(i, j) at(mask, i, j) = fminf(1, 5 * (at(mask, i, j) - a) / (b - a));
-""",
-    _extend,
-)
-
-
-def _unsharpen(image: Any, blurred: Any, out: Any) -> None:
+@dag_kernel(2, "const float image[2]; const float blurred[2]; float out[2]", """\
+    EACH_2D(i, j) at(out, i, j) = fminf(1, fmaxf(0, 1.5f * at(image, i, j) - 0.5f * at(blurred, i, j)));
+""")  # fmt: skip
+def unsharpen(image: Any, blurred: Any, out: Any) -> None:
+    """Sharpen an image by its blurred one."""
     out[...] = np.clip(np.float32(1.5) * image - np.float32(0.5) * blurred, 0, 1)
 
 
-UNSHARPEN = DagKernel(
-    "unsharpen",
-    2,
-    "const float image[2]; const float blurred[2]; float out[2]",
-    "    EACH_2D(i, j) at(out, i, j) = fminf(1, fmaxf(0, 1.5f * at(image, i, j) - 0.5f * at(blurred, i, j)));\n",
-    _unsharpen,
-)
-
-
-def _combine(a: Any, b: Any, mask: Any, out: Any) -> None:
+@dag_kernel(2, "const float a[2]; const float b[2]; const float mask[2]; float out[2]", """\
+    EACH_2D(i, j) at(out, i, j) = at(a, i, j) * at(mask, i, j) + at(b, i, j) * (1 - at(mask, i, j));
+""")  # fmt: skip
+def combine(a: Any, b: Any, mask: Any, out: Any) -> None:
+    """Lay one image over another one."""
     out[...] = a * mask + b * (1 - mask)
 
-
-COMBINE = DagKernel(
-    "combine",
-    2,
-    "const float a[2]; const float b[2]; const float mask[2]; float out[2]",
-    "    EACH_2D(i, j) at(out, i, j) = at(a, i, j) * at(mask, i, j) + at(b, i, j) * (1 - at(mask, i, j));\n",
-    _combine,
-)
 
 # ---- HITS
 
 
-def _spmv(begin: Any, column: Any, value: Any, v: Any, out: Any) -> None:
-    out[...] = np.add.reduceat(np.append(value * v[column], np.float32(0)), begin[:-1]) * (np.diff(begin) > 0)
-
-
-SPMV = DagKernel(
-    "spmv",
-    1,
-    "const int begin[1]; const int column[1]; const int value[1]; const float v[1]; float out[1]",
-    """\
+@dag_kernel(1, "const int begin[1]; const int column[1]; const int value[1]; const float v[1]; float out[1]", """\
     EACH_1D(i) {
         float sum = 0;
         for (int k = at(begin, i); k < at(begin, i + 1); ++k) sum += at(value, k) * at(v, at(column, k));
         at(out, i) = sum;
     }
-""",
-    _spmv,
-)
+""")  # fmt: skip
+def spmv(begin: Any, column: Any, value: Any, v: Any, out: Any) -> None:
+    """Multiply a sparse matrix with a vector."""
+    out[...] = np.add.reduceat(np.append(value * v[column], np.float32(0)), begin[:-1]) * (np.diff(begin) > 0)
 
 
-def _total(v: Any, n: int, partials: Any, arrived: Any, result: Any) -> None:
-    result[...] = v.sum(dtype=np.float64)
+@sum_of("const float v[1]; int n", "n", "at(v, i)")
+def total(v: Any, *rest: Any) -> None:
+    """Add up a vector."""
+    rest[-1][...] = v.sum(dtype=np.float64)
 
 
-TOTAL = fold(
-    "total",
-    "const float v[1]; int n",
-    """\
-    float sum = 0;
-    EACH_OF(i, n) sum += at(v, i);
-    fold_grid(sum, 0.0f, plus(), partials.data, arrived.data, result.data);
-""",
-    _total,
-)
-
-
-def _divide(v: Any, norm: Any, out: Any) -> None:
+@dag_kernel(1, "const float v[1]; const float norm[1]; float out[1]", """\
+    EACH_1D(i) at(out, i) = at(v, i) / at(norm, 0);
+""")  # fmt: skip
+def divide(v: Any, norm: Any, out: Any) -> None:
+    """Divide a vector by a number."""
     out[...] = v / norm[0]
 
-
-DIVIDE = DagKernel(
-    "divide",
-    1,
-    "const float v[1]; const float norm[1]; float out[1]",
-    "    EACH_1D(i) at(out, i) = at(v, i) / at(norm, 0);\n",
-    _divide,
-)
 
 # ---- DL
 
 
-def _convolve(image: Any, weights: Any, out: Any, channels: int) -> None:
-    rows, columns, _ = out.shape
-    result = np.zeros_like(out)
-    for tap in range(9):
-        part = image[tap // 3 :: 2, tap % 3 :: 2][:rows, :columns]
-        result += part @ weights[:, tap * channels : (tap + 1) * channels].T
-    out[...] = np.maximum(result, 0)
-
-
-CONVOLVE = DagKernel(
-    "convolve",
-    3,
-    "const float image[3]; const float weights[2]; float out[3]; int channels",
-    """\
+@dag_kernel(3, "const float image[3]; const float weights[2]; float out[3]; int channels", """\
     EACH_3D(i, j, m) {
         float sum = 0;
         for (int tap = 0; tap < 9; ++tap) {
@@ -273,21 +191,18 @@ CONVOLVE = DagKernel(
         }
         at(out, i, j, m) = fmaxf(sum, 0);
     }
-""",
-    _convolve,
-)
+""")  # fmt: skip
+def convolve(image: Any, weights: Any, out: Any, channels: int) -> None:
+    """Convolve with 3 x 3 taps in strides of 2; negative values become 0."""
+    rows, columns, _ = out.shape
+    result = np.zeros_like(out)
+    for tap in range(9):
+        part = image[tap // 3 :: 2, tap % 3 :: 2][:rows, :columns]
+        result += part @ weights[:, tap * channels : (tap + 1) * channels].T
+    out[...] = np.maximum(result, 0)
 
 
-def _pool(image: Any, out: Any) -> None:
-    rows, columns, channels = out.shape
-    out[...] = image[: 5 * rows, : 5 * columns].reshape(rows, 5, columns, 5, channels).mean(axis=(1, 3))
-
-
-POOL = DagKernel(
-    "pool",
-    3,
-    "const float image[3]; float out[3]",
-    """\
+@dag_kernel(3, "const float image[3]; float out[3]", """\
     EACH_3D(i, j, c) {
         float sum = 0;
         for (int a = 0; a < 5; ++a) {
@@ -295,39 +210,29 @@ POOL = DagKernel(
         }
         at(out, i, j, c) = sum / 25;
     }
-""",
-    _pool,
-)
+""")  # fmt: skip
+def pool(image: Any, out: Any) -> None:
+    """Take the means of squares of 5 x 5."""
+    rows, columns, channels = out.shape
+    out[...] = image[: 5 * rows, : 5 * columns].reshape(rows, 5, columns, 5, channels).mean(axis=(1, 3))
 
 
-def _concatenate(a: Any, b: Any, out: Any, rows: int) -> None:
-    out[:rows] = a
-    out[rows:] = b
+@dag_kernel(3, "const float a[3]; const float b[3]; float out[3]; int rows", """\
+    EACH_3D(i, j, c) at(out, i, j, c) = i < rows ? at(a, i, j, c) : at(b, i - rows, j, c);
+""")  # fmt: skip
+def concatenate(a: Any, b: Any, out: Any, rows: int) -> None:
+    """Put two images below each other."""
+    out[:rows], out[rows:] = a, b
 
 
-CONCATENATE = DagKernel(
-    "concatenate",
-    3,
-    "const float a[3]; const float b[3]; float out[3]; int rows",
-    "    EACH_3D(i, j, c) at(out, i, j, c) = i < rows ? at(a, i, j, c) : at(b, i - rows, j, c);\n",
-    _concatenate,
-)
-
-
-def _dot(z: Any, weights: Any, *rest: Any) -> None:
-    rest[-1][...] = np.sum(z * weights, dtype=np.float64)
-
-
-DOT = fold(
-    "dot",
-    "const float z[3]; const float weights[3]; int rows; int columns; int channels",
-    """\
+@fold("const float z[3]; const float weights[3]; int rows; int columns; int channels", """\
     float sum = 0;
     EACH_OF(n, (long long)rows * columns * channels) {
         const long long i = n / channels / columns, j = n / channels % columns, c = n % channels;
         sum += at(z, i, j, c) * at(weights, i, j, c);
     }
     fold_grid(sum, 0.0f, plus(), partials.data, arrived.data, result.data);
-""",
-    _dot,
-)
+""")  # fmt: skip
+def dot(z: Any, weights: Any, *rest: Any) -> None:
+    """Add up the products of two arrays."""
+    rest[-1][...] = np.sum(z * weights, dtype=np.float64)

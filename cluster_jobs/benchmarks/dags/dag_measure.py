@@ -9,10 +9,11 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from cluster_jobs.benchmarks.dags.dag_programs import Program, ResidentProgram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 #: Longer than it takes to issue a whole program, so that nothing is complete when its successors are issued.
 HOLD_US = 20_000
@@ -237,8 +240,8 @@ def summary(samples: Sequence[float]) -> dict[str, float] | None:
     """Median and percentiles; None if there is nothing."""
     if not samples:
         return None
-    low, middle, high = (float(value) for value in np.percentile(samples, (10, 50, 90)))
-    return {"median_us": middle, "p10_us": low, "p90_us": high, "number": len(samples)}
+    values = map(float, np.percentile(samples, (50, 10, 90)))
+    return {**dict(zip(("median_us", "p10_us", "p90_us"), values, strict=True)), "number": len(samples)}
 
 
 def run_alone(variant: Variant) -> tuple[float, float]:
@@ -302,10 +305,7 @@ def measure(
                 if variant.name in problems:
                     continue
                 kept = samples[variant.name] if number >= 0 else Samples()
-                try:
-                    _measure_round(variant, pace, kept)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-                    problems[variant.name] = describe(error)
+                attempt(problems, variant.name, partial(_measure_round, variant, pace, kept))
     finally:
         gc.enable()
     return samples, problems
@@ -326,3 +326,12 @@ def _measure_round(variant: Variant, pace: Pace, samples: Samples) -> None:
 def describe(error: BaseException) -> str:
     """An exception on a few lines."""
     return f"{type(error).__name__}: {error}"[:2000]
+
+
+def attempt(problems: dict[str, str], name: str, call: Callable[[], T]) -> T | None:
+    """Call a function; what it raises becomes the problem of that name, and None is returned."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+        problems[name] = describe(error)
+        return None

@@ -82,13 +82,17 @@ class Program:
     steps: list[Step] = field(default_factory=list)
     _expected: dict[int, dict[str, NDArray[Any]]] = field(default_factory=dict, repr=False)
 
+    def zeros(self, shape: int | tuple[int, ...], *names: str) -> None:
+        """Add buffers of zeros."""
+        self.buffers |= {name: np.zeros(shape, np.float32) for name in names}
+
     def add(self, kernel: DagKernel, space: int | tuple[int, ...], *args: Use | int, **launch: Any) -> None:
         """Append a step."""
         self.steps.append(Step(kernel, (space,) if isinstance(space, int) else space, args, **launch))
 
     def fold(self, kernel: DagKernel, result: str, *args: Use | int) -> None:
         """Append a step that folds everything into one element."""
-        self.buffers[f"{result}_partials"] = np.zeros(FOLD_BLOCKS, np.float32)
+        self.zeros(FOLD_BLOCKS, f"{result}_partials")
         self.buffers[f"{result}_arrived"] = np.zeros(1, np.int32)
         self.buffers.setdefault(result, np.zeros(1, np.float32))
         scratch = (updates(f"{result}_partials", access.all()), updates(f"{result}_arrived"), writes(result))
@@ -130,13 +134,8 @@ class Program:
                 wrong = np.mean(results[name] != expected)
                 assert wrong < 0.01, f"{self.name}: {wrong:.1%} of {name} differ from NumPy"
                 continue
-            np.testing.assert_allclose(
-                results[name],
-                expected,
-                rtol=self.tolerance,
-                atol=self.tolerance * np.abs(expected).max(),
-                err_msg=f"{self.name}: {name}",
-            )
+            bounds = {"rtol": self.tolerance, "atol": self.tolerance * np.abs(expected).max()}
+            np.testing.assert_allclose(results[name], expected, **bounds, err_msg=f"{self.name}: {name}")
 
 
 # ---- the six
@@ -148,9 +147,9 @@ def vec(size: int = 1 << 16) -> Program:
     numbers = np.arange(1, size + 1, dtype=np.float64)
     for name, scale in (("x", 1), ("y", 2)):
         program.buffers[name] = (scale / numbers).astype(np.float32)
-        program.buffers[f"{name}1"] = np.zeros(size, np.float32)
-        program.add(kernels.SQUARE, size, reads(name, access.one_to_one()), writes(f"{name}1"))
-    program.fold(kernels.DIFFERENCE_SUM, "result", reads("x1"), reads("y1"), size)
+        program.zeros(size, f"{name}1")
+        program.add(kernels.square, size, reads(name, access.one_to_one()), writes(f"{name}1"))
+    program.fold(kernels.difference_sum, "result", reads("x1"), reads("y1"), size)
     return program
 
 
@@ -162,7 +161,7 @@ def black_scholes(size: int = 1 << 14) -> Program:
     for stock in range(10):
         program.buffers[f"x{stock}"] = prices.copy()
         program.buffers[f"y{stock}"] = np.zeros(size)
-        program.add(kernels.BLACK_SCHOLES, size, reads(f"x{stock}", access.one_to_one()), writes(f"y{stock}"))
+        program.add(kernels.black_scholes, size, reads(f"x{stock}", access.one_to_one()), writes(f"y{stock}"))
     return program
 
 
@@ -170,33 +169,29 @@ def img(size: int = 256) -> Program:
     """IMG: a photograph, its subject sharpened and its background blurred."""
     program = Program("IMG", 4, ("image3",), 1e-4, dirty=("image",), read_back=("image3",))
     program.buffers["image"] = np.random.default_rng(2).random((size, size), np.float32)
-    for name in ("blur_s", "blur_l", "blur_u", "mask_s", "mask_l", "sharp", "image2", "image3"):
-        program.buffers[name] = np.zeros((size, size), np.float32)
     space = (size, size)
+    program.zeros(space, "blur_s", "blur_l", "blur_u", "mask_s", "mask_l", "sharp", "image2", "image3")
     own = access.one_to_one()
     for suffix, diameter, sigma in (("s", 3, 1), ("l", 5, 10), ("u", 3, 5)):
         offsets = np.arange(diameter) - diameter // 2
         weights = np.exp(-(offsets[:, np.newaxis] ** 2 + offsets**2) / (2 * sigma**2))
         program.buffers[f"filter_{suffix}"] = (weights / weights.sum()).astype(np.float32)
         radius = diameter // 2
-        program.add(
-            kernels.BLUR,
-            space,
+        uses = (
             reads("image", access.neighborhood(radius, radius)),
             reads(f"filter_{suffix}"),
             writes(f"blur_{suffix}"),
-            size,
-            radius,
         )
+        program.add(kernels.blur, space, *uses, size, radius)
     for suffix in ("s", "l"):
         around = access.neighborhood(1, 1)
-        program.add(kernels.SOBEL, space, reads(f"blur_{suffix}", around), writes(f"mask_{suffix}"), size)
-    program.fold(kernels.MAXIMUM, "most", reads("mask_l"), size)
-    program.fold(kernels.MINIMUM, "least", reads("mask_l"), size)
-    program.add(kernels.EXTEND, space, updates("mask_l"), reads("least"), reads("most"))
-    program.add(kernels.UNSHARPEN, space, reads("image", own), reads("blur_u", own), writes("sharp"))
+        program.add(kernels.sobel, space, reads(f"blur_{suffix}", around), writes(f"mask_{suffix}"), size)
+    program.fold(kernels.maximum, "most", reads("mask_l"), size)
+    program.fold(kernels.minimum, "least", reads("mask_l"), size)
+    program.add(kernels.extend, space, updates("mask_l"), reads("least"), reads("most"))
+    program.add(kernels.unsharpen, space, reads("image", own), reads("blur_u", own), writes("sharp"))
     for a, b, mask, out in (("sharp", "blur_l", "mask_l", "image2"), ("image2", "blur_s", "mask_s", "image3")):
-        program.add(kernels.COMBINE, space, reads(a, own), reads(b, own), reads(mask, own), writes(out))
+        program.add(kernels.combine, space, reads(a, own), reads(b, own), reads(mask, own), writes(out))
     return program
 
 
@@ -209,42 +204,31 @@ def ml(size: int = 1 << 11, *, from_host: bool = False) -> Program:
     program = Program("ML", 1, ("r1", "r2", "best"), 2e-3, read_back=("best",))
     generator = np.random.default_rng(3)
     program.buffers["x"] = generator.integers(0, 10, (size, features), np.int32)
-    for name, shape in {
-        "w_nb": (classes, features),
-        "w_rr": (classes, features),
-        "prior": (classes,),
-        "intercept": (classes,),
-    }.items():
-        program.buffers[name] = generator.random(shape, np.float32)
-    for name, shape in {
-        "z": (size, features),
-        "r1": (size, classes),
-        "r2": (size, classes),
-        "most": (size,),
-        "l": (size,),
-    }.items():
-        program.buffers[name] = np.zeros(shape, np.float32)
+    for names, shape in ((("w_nb", "w_rr"), (classes, features)), (("prior", "intercept"), (classes,))):
+        program.buffers |= {name: generator.random(shape, np.float32) for name in names}
+    rows, columns, scores, own = access.slice(1), access.slice(0), (size, classes), access.one_to_one()
+    program.zeros((size, features), "z")
+    program.zeros(scores, "r1", "r2")
+    program.zeros(size, "most", "l")
     program.buffers["best"] = np.zeros(size, np.int32)
-    rows, scores, own = access.slice(1), (size, classes), access.one_to_one()
-    columns = access.slice(0)
     program.add(
-        learning.STANDARDIZE, features, reads("x", columns), writes("z", columns), size, block=(256,), grid=(features,)
+        learning.standardize, features, reads("x", columns), writes("z", columns), size, block=(256,), grid=(features,)
     )
     if from_host:
         program.dirty = ("r1", "r2")
         program.buffers["r1"] += program.buffers["prior"]
-        program.add(learning.BAYES_ONTO, scores, reads("x"), reads("w_nb"), updates("r1"), features)
-        program.add(learning.RIDGE_ONTO, scores, reads("z"), reads("w_rr"), updates("r2"), features)
+        program.add(learning.bayes_onto, scores, reads("x"), reads("w_nb"), updates("r1"), features)
+        program.add(learning.ridge_onto, scores, reads("z"), reads("w_rr"), updates("r2"), features)
     else:
-        program.add(learning.BAYES, scores, reads("x"), reads("w_nb"), reads("prior"), writes("r1"), features)
-        program.add(learning.RIDGE, scores, reads("z"), reads("w_rr"), writes("r2"), features)
-    program.add(learning.ROW_MAXIMUM, size, reads("r1", rows), writes("most"), classes)
-    program.add(learning.ADD_ROW, scores, reads("intercept"), updates("r2"))
-    program.add(learning.LOG_SUM, size, reads("r1", rows), reads("most", own), writes("l"), classes)
-    program.add(learning.SOFTMAX, size, updates("r2", rows), classes)
-    program.add(learning.EXPONENTIATE, scores, updates("r1"), reads("l"))
-    program.add(learning.SOFTMAX, size, updates("r1", rows), classes)
-    program.add(learning.ARGMAX, size, reads("r1", rows), reads("r2", rows), writes("best"), classes)
+        program.add(learning.bayes, scores, reads("x"), reads("w_nb"), reads("prior"), writes("r1"), features)
+        program.add(learning.ridge, scores, reads("z"), reads("w_rr"), writes("r2"), features)
+    program.add(learning.row_maximum, size, reads("r1", rows), writes("most"), classes)
+    program.add(learning.add_row, scores, reads("intercept"), updates("r2"))
+    program.add(learning.log_sum, size, reads("r1", rows), reads("most", own), writes("l"), classes)
+    program.add(learning.softmax, size, updates("r2", rows), classes)
+    program.add(learning.exponentiate, scores, updates("r1"), reads("l"))
+    program.add(learning.softmax, size, updates("r1", rows), classes)
+    program.add(learning.argmax, size, reads("r1", rows), reads("r2", rows), writes("best"), classes)
     return program
 
 
@@ -278,12 +262,12 @@ def hits(size: int = 1 << 14, iterations: int = 5, *, is_regular: bool = False) 
     for _ in range(iterations):
         for side, other, suffix in sides:
             matrix = (reads(f"begin{suffix}"), reads(f"column{suffix}"), reads(f"value{suffix}"))
-            program.add(kernels.SPMV, size, *matrix, reads(f"{other}1"), writes(f"{side}2"))
+            program.add(kernels.spmv, size, *matrix, reads(f"{other}1"), writes(f"{side}2"))
         for side, _, _ in sides:
-            program.fold(kernels.TOTAL, f"{side}_norm", reads(f"{side}2"), size)
+            program.fold(kernels.total, f"{side}_norm", reads(f"{side}2"), size)
         for side, _, _ in sides:
             own = reads(f"{side}2", access.one_to_one())
-            program.add(kernels.DIVIDE, size, own, reads(f"{side}_norm"), writes(f"{side}1"))
+            program.add(kernels.divide, size, own, reads(f"{side}_norm"), writes(f"{side}1"))
     return program
 
 
@@ -315,29 +299,23 @@ def dl(size: int = 256) -> Program:
     for name in ("x", "y"):
         program.buffers[name] = generator.random((size, size, 1), np.float32)
         for level, extents in enumerate(((middle, middle, 8), (pooled, pooled, 8), (last, last, 16)), 1):
-            program.buffers[f"{name}{level}"] = np.zeros(extents, np.float32)
+            program.zeros(extents, f"{name}{level}")
     shape = (2 * last, last, 16)
-    program.buffers["z"] = np.zeros(shape, np.float32)
+    program.zeros(shape, "z")
     program.buffers["w"] = (generator.uniform(-1, 1, shape) / np.prod(shape)).astype(np.float32)
     for name in ("x", "y"):
-        program.add(kernels.CONVOLVE, (middle, middle, 8), reads(name), reads("w1"), writes(f"{name}1"), 1)
+        program.add(kernels.convolve, (middle, middle, 8), reads(name), reads("w1"), writes(f"{name}1"), 1)
     for name in ("x", "y"):
-        program.add(kernels.POOL, (pooled, pooled, 8), reads(f"{name}1"), writes(f"{name}2"))
+        program.add(kernels.pool, (pooled, pooled, 8), reads(f"{name}1"), writes(f"{name}2"))
     for name in ("x", "y"):
-        program.add(kernels.CONVOLVE, (last, last, 16), reads(f"{name}2"), reads("w2"), writes(f"{name}3"), 8)
-    program.add(kernels.CONCATENATE, shape, reads("x3"), reads("y3"), writes("z"), last)
-    program.fold(kernels.DOT, "result", reads("z"), reads("w"), *shape)
+        program.add(kernels.convolve, (last, last, 16), reads(f"{name}2"), reads("w2"), writes(f"{name}3"), 8)
+    program.add(kernels.concatenate, shape, reads("x3"), reads("y3"), writes("z"), last)
+    program.fold(kernels.dot, "result", reads("z"), reads("w"), *shape)
     return program
 
 
-PROGRAMS: dict[str, Callable[..., Program]] = {
-    "VEC": vec,
-    "B&S": black_scholes,
-    "IMG": img,
-    "ML": ml,
-    "HITS": hits,
-    "DL": dl,
-}
+_MAKERS = (("VEC", vec), ("B&S", black_scholes), ("IMG", img), ("ML", ml), ("HITS", hits), ("DL", dl))
+PROGRAMS: dict[str, Callable[..., Program]] = dict(_MAKERS)
 
 
 # ---- on our runtime

@@ -28,22 +28,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import celerity_py as celerity
 from cluster_jobs import processes
 from cluster_jobs.benchmarks import report
-from cluster_jobs.benchmarks.cuda_driver import count_devices
-from cluster_jobs.benchmarks.dags import dag_measure, dag_table
-from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed, Variant, describe
+from cluster_jobs.benchmarks.dags import dag_measure, dag_options, dag_table
+from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed, Variant
 from cluster_jobs.benchmarks.dags.dag_programs import Program
 from cluster_jobs.benchmarks.dags.dag_regimes import ALL, DEFAULT_REGIMES, REGIMES, Regime, build, joined
 from cluster_jobs.benchmarks.dags.dag_schedules import dependencies, least_waits_of, reduced, schedule_of, width_of
 
 VARIANTS = ("a0", "a1", "b", "c", "c+copies", "d", "d'")
 OURS = {kind.name: kind for kind in (Ours, Replayed)}
-CPU_SCALE = 1e-3
 GRACE_S = 120.0  # for a program to start, to compute with NumPy and to end, besides its time for measuring
 
 
@@ -54,23 +53,22 @@ def _make_variants(
     program: Program, name: str, regime: Regime, queue: celerity.Queue, options: argparse.Namespace
 ) -> tuple[list[Variant], dict[str, str]]:
     """The variants that there are in this regime and on this machine, and what went wrong with others."""
-    variants: list[Variant] = []
-    problems: dict[str, str] = {}
-    arrays: Any = None
-    for kind in options.variants:
-        if kind == "c+copies" and not regime.from_host:
-            continue
-        try:
-            if kind in OURS:
-                variants.append(OURS[kind](program, queue, from_host=regime.from_host, whole=regime.reads_whole))
-                continue
-            from cluster_jobs.benchmarks.dags import dags_by_hand
+    how: dict[str, Any] = {"from_host": regime.from_host, "whole": regime.reads_whole}
+    arrays: list[Any] = []
 
-            arrays = arrays or dags_by_hand.Arrays(program, from_host=regime.from_host, whole=regime.reads_whole)
-            variants.append(dags_by_hand.HandWritten(kind, arrays, schedule_of(name), from_host=regime.from_host))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            problems[kind] = describe(error)
-    return variants, problems
+    def make(kind: str) -> Variant:
+        if kind in OURS:
+            return OURS[kind](program, queue, **how)
+        from cluster_jobs.benchmarks.dags import dags_by_hand
+
+        if not arrays:
+            arrays.append(dags_by_hand.Arrays(program, **how))
+        return dags_by_hand.HandWritten(kind, arrays[0], schedule_of(name), from_host=regime.from_host)
+
+    problems: dict[str, str] = {}
+    kinds = [kind for kind in options.variants if kind != "c+copies" or regime.from_host]
+    made = [dag_measure.attempt(problems, kind, partial(make, kind)) for kind in kinds]
+    return [variant for variant in made if variant is not None], problems
 
 
 def measure_regime(
@@ -82,13 +80,11 @@ def measure_regime(
     row: dict[str, Any] = {"program": name, "regime": regime.name, **_structure(program)}
     variants, problems = _make_variants(program, name, regime, queue, options)
     began.append(time.monotonic())
-    first = {}
-    for variant in list(variants):
-        try:
-            first[variant.name] = dag_measure.first_results(variant, program, from_host=regime.from_host)
-        except Exception as error:  # noqa: BLE001
-            problems[variant.name] = describe(error)
-            variants.remove(variant)
+    first: dict[str, Any] = {}
+    for each in variants:
+        check = partial(dag_measure.first_results, each, program, from_host=regime.from_host)
+        first[each.name] = dag_measure.attempt(problems, each.name, check)
+    variants = [variant for variant in variants if variant.name not in problems]
     began.append(time.monotonic())
     samples: dict[str, dag_measure.Samples] = {}
     if variants:
@@ -98,12 +94,9 @@ def measure_regime(
         samples, failed = dag_measure.measure(variants, pace, options.rounds, until)
         problems |= failed
         began.append(time.monotonic())
-        for variant in variants:
-            if variant.name not in problems:
-                try:
-                    dag_measure.check_again(variant, first[variant.name], from_host=regime.from_host)
-                except Exception as error:  # noqa: BLE001
-                    problems[variant.name] = describe(error)
+        for each in (variant for variant in variants if variant.name not in failed):
+            again = partial(dag_measure.check_again, each, first[each.name], from_host=regime.from_host)
+            dag_measure.attempt(problems, each.name, again)
     row["variants"] = {
         variant.name: _figures(variant, samples[variant.name], len(program.steps))
         for variant in variants
@@ -149,19 +142,22 @@ def measure_here(name: str, options: argparse.Namespace) -> dict[str, Any]:
     celerity.configure(backend=options.backend, devices="cpu:1" if options.backend == "cpu" else "0,")
     figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
     if "d" in options.variants:
-        small = joined(name, build(name, REGIMES["R4"], scale=0.1 if options.backend == "cuda" else CPU_SCALE))
-        try:
-            figures["counted"] = dag_measure.count_ours(small, is_cuda=options.backend == "cuda")
-        except Exception as error:  # noqa: BLE001
-            figures["problems"].append(f"{name}, waits of d: {describe(error)}")
+        small = joined(
+            name, build(name, REGIMES["R4"], scale=0.1 if options.backend == "cuda" else dag_options.CPU_SCALE)
+        )
+        problems: dict[str, str] = {}
+        count = partial(dag_measure.count_ours, small, is_cuda=options.backend == "cuda")
+        figures["counted"] = dag_measure.attempt(problems, "waits of d", count) or {}
+        figures["problems"] += [f"{name}, {what}: {text}" for what, text in problems.items()]
     with celerity.Queue() as queue:
         for number, regime in enumerate(options.regimes):
             left = begun + options.seconds - time.monotonic()
             until = time.monotonic() + left / (len(options.regimes) - number)
-            try:
-                row = measure_regime(name, REGIMES[regime], queue, options, until)
-            except Exception as error:  # noqa: BLE001
-                row = {"program": name, "regime": regime, "variants": {}, "problems": {"all": describe(error)}}
+            failed: dict[str, str] = {}
+            measure = partial(measure_regime, name, REGIMES[regime], queue, options, until)
+            row = dag_measure.attempt(failed, "all", measure) or {
+                "program": name, "regime": regime, "variants": {}, "problems": failed,
+            }  # fmt: skip
             if "d" in row["variants"]:
                 counted = figures["counted"]
                 kind = "driver_waits" if options.backend == "cuda" else "lane_waits"
@@ -262,47 +258,27 @@ def merge(files: Sequence[Path]) -> dict[str, Any]:
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    parser.add_argument(
-        "--programs", type=report.names_among(ALL), default=list(ALL), help=",".join(ALL).replace("%", "%%")
-    )
-    parser.add_argument(
-        "--regimes",
-        type=report.names_among(tuple(REGIMES)),
-        default=list(DEFAULT_REGIMES),
-        help=f"{','.join(REGIMES)} (default all but R3b)",
-    )
-    parser.add_argument(
-        "--variants", type=report.names_among(VARIANTS), default=list(VARIANTS), help=",".join(VARIANTS)
-    )
-    parser.add_argument("--rounds", type=int, default=30, help="rounds that count, at most (default 30)")
-    parser.add_argument("--seconds", type=float, default=400, help="time for all programs (default 400)")
-    parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
-    parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="cpu only tries ours out")
-    parser.add_argument(
-        "--merge", nargs="+", type=Path, metavar="FILE", help="measure nothing: show these files as one"
-    )
+    dag_options.add_arguments(parser, ALL, DEFAULT_REGIMES, rounds=30, seconds=400)
+    variants = report.names_among(VARIANTS)
+    parser.add_argument("--variants", type=variants, default=list(VARIANTS), help=",".join(VARIANTS))
+    merge_help = "measure nothing: show these files as one"
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help=merge_help)
     parser.add_argument("--here", action="store_true", help="measure a single program, in this process")
     options = parser.parse_args(arguments)
     if options.merge:
         return options
-    available = count_devices() if options.backend != "cpu" else 0
-    if options.backend == "auto":
-        options.backend = "cuda" if available else "cpu"
-    if options.backend == "cuda" and not available:
-        parser.error("there is no CUDA device; --backend cpu tries the program out")
+    dag_options.settle(parser, options, fewest_rounds=dag_measure.FEWEST_ROUNDS)
     if options.backend == "cpu":
         options.variants = [name for name in options.variants if name in OURS]
         if not options.variants:
             parser.error("by hand there are only programs for GPUs, and there is none")
-    options.scale = options.scale or (CPU_SCALE if options.backend == "cpu" else 1.0)
-    if options.rounds < dag_measure.FEWEST_ROUNDS or (options.here and len(options.programs) != 1):
-        parser.error(f"--rounds is at least {dag_measure.FEWEST_ROUNDS}, and --here takes a single program")
+    if options.here and len(options.programs) != 1:
+        parser.error("--here takes a single program")
     return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the tables, and write the JSON file if asked to; 1 if anything went wrong."""
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that share a queue would wait for each other
     options = options_of(arguments)
     if options.here:
         problems = measure_here(options.programs[0], options)["problems"]
@@ -313,9 +289,7 @@ def main(arguments: list[str] | None = None) -> int:
             report.write(options.output, **figures)
         if figures["rows"]:
             dag_table.show_all(figures["rows"], figures["summary"])
-    for problem in problems:
-        print(f"PROBLEM  {problem}", file=sys.stderr)
-    return int(bool(problems))
+    return report.status_of(problems)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def line_of(row: Mapping[str, Any]) -> str:
     parts = []
     for name in row["variants"]:
         alone, in_a_row = (time_of(row, name, way) for way in WAYS)
-        parts.append(f"{name} {_time(alone)}" + (f"/{_time(in_a_row)}" if in_a_row else ""))
+        parts.append(f"{name} {report.duration(alone)}" + (f"/{report.duration(in_a_row)}" if in_a_row else ""))
     parts += [f"{name} FAILED" for name in row["problems"]]
     spent = ", ".join(f"{what} {seconds:.0f} s" for what, seconds in row.get("seconds", {}).items())
     return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row" + (
@@ -121,29 +121,15 @@ def line_of(row: Mapping[str, Any]) -> str:
     )
 
 
-def _time(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
-
-
-def _spread(figures: Mapping[str, float] | None) -> str:
-    if not figures:
-        return "-"
-    return f"{_time(figures['median_us'])} ({_time(figures['p10_us'])} to {_time(figures['p90_us'])})"
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
 def show_program(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the measurements of a program: a line for each regime and variant."""
     lines = []
     for row in rows:
         for name, figures in row["variants"].items():
-            ratios = ["" if name == "d" else _number(ratio_of(row, ("d", name), way)) for way in WAYS]
+            ratios = ["" if name == "d" else report.number(ratio_of(row, ("d", name), way)) for way in WAYS]
             counts = [str(figures.get(key, "-")) for key in ("waits", "streams")]
-            host = [_number(figures.get(key)) for key in ("submit_us_per_kernel", "plan_us_per_kernel_in_all")]
-            times = [_spread(figures[way]) for way in WAYS]
+            host = [report.number(figures.get(key)) for key in ("submit_us_per_kernel", "plan_us_per_kernel_in_all")]
+            times = [report.spread(figures[way], "_us") for way in WAYS]
             lines.append([row["regime"], name, *times, *ratios, *counts, *host])
         lines += [[row["regime"], name, "failed", *[""] * 7] for name in row["problems"]]
     if not rows or "kernels" not in rows[0]:
@@ -166,16 +152,19 @@ def show_all(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> N
     for way, words in WAYS.items():
         lines = []
         for row in rows:
-            ratios = [_number(ratio_of(row, pair, way)) for pair in RATIOS]
+            ratios = [report.number(ratio_of(row, pair, way)) for pair in RATIOS]
             if any(text != "-" for text in ratios) or time_of(row, "d", way) is not None:
-                lines.append([row["regime"], row["program"], _time(time_of(row, "d", way)), *ratios])
+                lines.append([row["regime"], row["program"], report.duration(time_of(row, "d", way)), *ratios])
         lines += _means_by_regime(summary["means"], way)
         if lines:
             lines.sort(key=lambda line: line[0])
             columns = ("regime", "program", "d, µs", *(" over ".join(pair) for pair in RATIOS))
             report.show(f"Runs {words}: how many times as fast", columns, lines, num_names=2)
     _show_waits(rows)
-    lines = [[aim["what"], _number(aim["aim"]), *(_number(aim.get(way)) for way in WAYS)] for aim in summary["aims"]]
+    lines = [
+        [aim["what"], report.number(aim["aim"]), *(report.number(aim.get(way)) for way in WAYS)]
+        for aim in summary["aims"]
+    ]
     report.show("Aims", ("", "at least", *WAYS.values()), lines)
 
 
@@ -197,7 +186,7 @@ def _means_by_regime(means: Sequence[Mapping[str, Any]], way: str) -> list[list[
         if mean["way"] == way:
             found.setdefault(mean["regime"], {})[mean["ratio"]] = mean
     return [
-        [regime, title, "", *(_number(ratios[name][key]) if name in ratios else "-" for name in names)]
+        [regime, title, "", *(report.number(ratios[name][key]) if name in ratios else "-" for name in names)]
         for regime, ratios in found.items()
         for title, key in (("mean of the six", "six"), ("mean of all", "all"))
     ]

@@ -75,6 +75,7 @@ class Arrays:
 
         self.cupy = cupy
         self.program = program
+        self.ahead = ahead
         self.driver = Driver(0)
         cupy.cuda.runtime.setDevice(0)
         self.on_device = {name: cupy.empty(array.shape, array.dtype) for name, array in program.buffers.items()}
@@ -242,9 +243,10 @@ class HandWritten(Variant):
         arrays: The buffers.
         schedule: Of b.
         from_host: Whether dirty inputs and results are copied.
+        priority: Of the streams, as `Issuer` has it.
     """
 
-    def __init__(self, name: str, arrays: Arrays, schedule: Schedule, *, from_host: bool) -> None:
+    def __init__(self, name: str, arrays: Arrays, schedule: Schedule, *, from_host: bool, priority: int = 0) -> None:
         program = arrays.program
         serial = dag_schedules.serial(program)
         self.name = name
@@ -252,7 +254,10 @@ class HandWritten(Variant):
         if name in {"a0", "a1"}:
             schedule = serial
         once = dag_schedules.kernel_operations(schedule)
-        with_copies = dag_schedules.operations_with_copies(program, schedule) if from_host else once
+        reading = dag_schedules.copies_out(program, schedule) if from_host else []
+        with_copies = [*once, *reading]
+        if from_host and not arrays.ahead:
+            with_copies = dag_schedules.operations_with_copies(program, schedule)
         again = dag_schedules.kernel_operations(schedule, repeated=True)
         count = 1 + max(operation.stream for operation in (*with_copies, *again))
         is_graph = name in {"c", "c+copies"}
@@ -261,7 +266,7 @@ class HandWritten(Variant):
         self.waits = None if is_graph else dag_schedules.count_waits(once)
         #: To capture the graph and to make it executable.
         self.capture_us: float | None = None
-        issuer = self.issuer = Issuer(arrays, count, is_pinned=name != "a0")
+        issuer = self.issuer = Issuer(arrays, count, is_pinned=name != "a0", priority=priority)
         if is_graph:
             issue([*issuer.calls(with_copies), *issuer.synchronize(range(count))])  # loads what is loaded at first use
             graph, self.capture_us = issuer.capture(with_copies if name == "c+copies" else once)
@@ -276,6 +281,7 @@ class HandWritten(Variant):
                 ]
             self._finish = self._finish_once = issuer.synchronize([0])
             return
+        self._read_back = issuer.calls(reading)
         self._once = issuer.calls(with_copies, synchronizes=name == "a0")
         self._again = issuer.calls(again, synchronizes=name == "a0")
         self._finish = issuer.synchronize(range(count))
@@ -295,6 +301,10 @@ class HandWritten(Variant):
     def submit_alone(self) -> None:
         """Issue a run by itself, with its copies."""
         issue(self._once)
+
+    def submit_copies(self) -> None:
+        """Issue the copies of the results behind the runs; not of a graph."""
+        issue(self._read_back)
 
     def finish_alone(self) -> None:
         """Wait for it."""

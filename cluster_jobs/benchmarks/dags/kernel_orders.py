@@ -13,35 +13,22 @@ the time of b divided by that of d. Each variant is compared with NumPy in its f
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py.configuration import Configuration
 from cluster_jobs.benchmarks import report
-from cluster_jobs.benchmarks.cuda_driver import count_devices
-from cluster_jobs.benchmarks.dags import dag_measure
-from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Variant, describe
-from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
+from cluster_jobs.benchmarks.dags import dag_measure, dag_options
+from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Variant
+from cluster_jobs.benchmarks.dags.dag_regimes import REGIMES, build, joined
 from cluster_jobs.benchmarks.dags.dag_schedules import schedule_of
 
 ORDERS = ("age", "path", "predecessors")
-#: For versions without the setting.
-ONLY_ORDER = "as it is"
 FEWEST_ROUNDS = 3
-CPU_SCALE = 1e-3
-
-
-def orders_of() -> tuple[str, ...]:
-    """The orders that this version of celerity_py has."""
-    has_setting = "kernel_order" in {field.name for field in fields(Configuration)}
-    return ORDERS if has_setting else (ONLY_ORDER,)
 
 
 def measure(name: str, regime: str, options: argparse.Namespace, until: float) -> dict[str, Any]:
@@ -50,10 +37,10 @@ def measure(name: str, regime: str, options: argparse.Namespace, until: float) -
     program = joined(name, build(name, kind, scale=options.scale))
     hand: list[Variant] = []
     if options.backend == "cuda":
-        from cluster_jobs.benchmarks.dags import dags_by_hand
+        from cluster_jobs.benchmarks.dags.dags_by_hand import Arrays, HandWritten
 
-        arrays = dags_by_hand.Arrays(program, from_host=kind.from_host, whole=kind.reads_whole)
-        hand.append(dags_by_hand.HandWritten("b", arrays, schedule_of(name), from_host=kind.from_host))
+        arrays = Arrays(program, from_host=kind.from_host, whole=kind.reads_whole)
+        hand.append(HandWritten("b", arrays, schedule_of(name), from_host=kind.from_host))
         first_by_hand = dag_measure.first_results(hand[0], program, from_host=kind.from_host)
     samples: dict[str, list[dict[str, Any]]] = {order: [] for order in options.orders}
     begun, rounds = time.monotonic(), 0
@@ -65,14 +52,12 @@ def measure(name: str, regime: str, options: argparse.Namespace, until: float) -
         turn = rounds % len(options.orders)
         for number, order in enumerate((*options.orders[turn:], *options.orders[:turn])):
             left = (until - time.monotonic()) / max(1, FEWEST_ROUNDS - rounds) / (len(options.orders) - number)
-            _configure(options.backend, order)
+            devices = "cpu:1" if options.backend == "cpu" else "0,"
+            celerity.configure(backend=options.backend, devices=devices, kernel_order=order)
             with celerity.Queue() as queue:
                 ours = Ours(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
-                first = None
-                if rounds == 0:
-                    first = dag_measure.first_results(ours, program, from_host=kind.from_host)
-                else:
-                    ours.reset()
+                ours.reset()
+                first = None if rounds else dag_measure.first_results(ours, program, from_host=kind.from_host)
                 variants = [ours, *hand]
                 pace = Pace.of(ours, from_host=kind.from_host)
                 end = time.monotonic() + max(0.2, min(options.block_s, left))
@@ -88,22 +73,13 @@ def measure(name: str, regime: str, options: argparse.Namespace, until: float) -
     return {"program": name, "regime": regime, "rounds": rounds, "orders": _figures(samples)}
 
 
-def _configure(backend: str, order: str) -> None:
-    settings: dict[str, Any] = {"backend": backend, "devices": "cpu:1" if backend == "cpu" else "0,"}
-    if order != ONLY_ORDER:
-        settings["kernel_order"] = order
-    celerity.configure(**settings)
-
-
 def _figures(samples: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Of each order: all times together, and the ratio of each round."""
     figures = {}
     for order, rounds in samples.items():
         ratios = [float(np.median(of["b"]) / np.median(of["d"])) for of in rounds if "b" in of]
         figures[order] = {
-            **{
-                kind: dag_measure.summary([value for of in rounds for value in of.get(kind, [])]) for kind in ("d", "b")
-            },
+            **{kind: dag_measure.summary([value for of in rounds for value in of.get(kind, [])]) for kind in "db"},
             "d_over_b_by_round": ratios,
             "d_over_b": float(np.median(ratios)) if ratios else None,
         }
@@ -116,10 +92,7 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         for order, figures in row["orders"].items():
             ratios = figures["d_over_b_by_round"]
-            times = [
-                f"{of['median_us']:.0f} ({of['p10_us']:.0f} to {of['p90_us']:.0f})" if of else "-"
-                for of in (figures["d"], figures["b"])
-            ]
+            times = [report.spread(figures[kind], "_us") for kind in "db"]
             over = [f"{figures['d_over_b']:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"] if ratios else ["-", "-"]
             lines.append([row["program"], row["regime"], order, *times, *over, str(row["rounds"])])
     columns = ("program", "regime", "order", "d, µs: median (10 % to 90 %)", "b, µs", "d over b", "of rounds", "rounds")
@@ -129,51 +102,32 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    parser.add_argument("--programs", type=report.names_among(ALL), default=["IMG"], help="of the suite (default IMG)")
-    parser.add_argument("--regimes", type=report.names_among(tuple(REGIMES)), default=["R3"], help="(default R3)")
-    parser.add_argument("--orders", type=report.names_among(ORDERS), help=f"{','.join(ORDERS)} (default all)")
-    parser.add_argument("--rounds", type=int, default=8, help="rounds, at most (default 8)")
+    dag_options.add_arguments(parser, ["IMG"], ["R3"], rounds=8, seconds=120)
+    orders = report.names_among(ORDERS)
+    parser.add_argument("--orders", type=orders, default=list(ORDERS), help=f"{','.join(ORDERS)} (default all)")
     parser.add_argument("--samples", type=int, default=60, help="runs per order and round, at most (default 60)")
     parser.add_argument("--block-s", type=float, default=3.0, help="seconds per order and round, at most (default 3)")
-    parser.add_argument("--seconds", type=float, default=120, help="time for everything (default 120)")
-    parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
-    parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="cpu only tries it out")
     options = parser.parse_args(arguments)
-    available = count_devices() if options.backend != "cpu" else 0
-    if options.backend == "auto":
-        options.backend = "cuda" if available else "cpu"
-    if options.backend == "cuda" and not available:
-        parser.error("there is no CUDA device; --backend cpu tries the program out")
-    options.scale = options.scale or (CPU_SCALE if options.backend == "cpu" else 1.0)
-    if options.orders and orders_of() == (ONLY_ORDER,):
-        parser.error("this version of celerity_py has no setting kernel_order")
-    options.orders = options.orders or list(orders_of())
-    if options.orders == [ONLY_ORDER]:
-        print("This version of celerity_py has no setting kernel_order: only the order that it has.", file=sys.stderr)
-    if options.rounds < FEWEST_ROUNDS or options.samples < dag_measure.FEWEST_ROUNDS:
-        parser.error(f"--rounds is at least {FEWEST_ROUNDS}, and --samples {dag_measure.FEWEST_ROUNDS}")
+    dag_options.settle(parser, options, fewest_rounds=FEWEST_ROUNDS)
+    if options.samples < dag_measure.FEWEST_ROUNDS:
+        parser.error(f"--samples is at least {dag_measure.FEWEST_ROUNDS}")
     return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to; 1 if anything went wrong."""
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that share a queue would wait for each other
     options = options_of(arguments)
     rows: list[dict[str, Any]] = []
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     deadline = time.monotonic() + options.seconds
     pairs = [(name, regime) for name in options.programs for regime in options.regimes]
     for number, (name, regime) in enumerate(pairs):
         until = time.monotonic() + (deadline - time.monotonic()) / (len(pairs) - number)
-        try:
-            rows.append(measure(name, regime, options, until))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            problems.append(f"{name}, {regime}: {describe(error)}")
-        report.write(options.output, rows, problems=problems)
+        row = dag_measure.attempt(problems, f"{name}, {regime}", partial(measure, name, regime, options, until))
+        rows += [row] if row else []
+        report.write(options.output, rows, problems=[f"{what}: {text}" for what, text in problems.items()])
     show(rows)
-    for problem in problems:
-        print(f"PROBLEM  {problem}", file=sys.stderr)
-    return int(bool(problems))
+    return report.status_of(f"{what}: {text}" for what, text in problems.items())
 
 
 if __name__ == "__main__":

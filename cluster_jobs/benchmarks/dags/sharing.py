@@ -25,9 +25,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import inspect
 import multiprocessing
-import os
 import signal
 import sys
 import time
@@ -36,12 +34,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import celerity_py as celerity
-from cluster_jobs.benchmarks import report
+from cluster_jobs.benchmarks import launching, report
 from cluster_jobs.benchmarks.cuda_driver import Driver, count_devices
 from cluster_jobs.benchmarks.dags import sharing_measure, sharing_plot, sharing_table
-from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS, Setting
-from cluster_jobs.benchmarks.dags.sharing_processes import Job
+from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS
+from cluster_jobs.benchmarks.dags.sharing_processes import Job, Setting
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
 from cluster_jobs.benchmarks.dags.sharing_runners import SUBMITS
 
@@ -77,14 +74,8 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         share=options.share,
     )
     megabytes = sum(bytes_of(program) for program in setting.programs) / 1e6
-    about = {
-        "case": case,
-        "megabytes": megabytes,
-        "prefetch": "on" if setting.ahead else "off",
-        "inside": options.inside,
-        "submit": options.submit,
-        "share": options.share,
-    }
+    about = {key: getattr(options, key) for key in ("inside", "submit", "share")}
+    about |= {"case": case, "megabytes": megabytes, "prefetch": "on" if setting.ahead else "off"}
     print(f"{case}: {megabytes:.0f} MB made, {until - time.monotonic():.0f} s left", flush=True)
     chosen = [way for way in options.ways if way != "split" or case == "latency"]
     groups = sharing_measure.groups_that_fit(chosen, setting, options.free_bytes)
@@ -149,54 +140,40 @@ def _size(text: str) -> str | int:
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    parser.add_argument(
-        "--case", type=report.names_among(tuple(CASES)), default=["MP-1"], help=f"{','.join(CASES)} (default MP-1)"
-    )
-    parser.add_argument(
-        "--size", type=_size, help=f"{', '.join(SIZES)}, or bytes of all programs (default small, on CPUs tiny)"
-    )
+    cases, ways = tuple(CASES), tuple(WAYS)
+    case_help = f"{','.join(CASES)} (default MP-1)"
+    parser.add_argument("--case", type=report.names_among(cases), default=["MP-1"], help=case_help)
+    size_help = f"{', '.join(SIZES)}, or bytes of all programs (default small, on CPUs tiny)"
+    parser.add_argument("--size", type=_size, help=size_help)
     parser.add_argument("--prefetch", choices=("on", "off"), default="off", help="inputs are on the GPU before a start")
-    parser.add_argument("--ways", type=report.names_among(tuple(WAYS)), default=list(WAYS), help=",".join(WAYS))
-    parser.add_argument(
-        "--inside", choices=("ours", "hand"), default="ours", help="what the processes of slices and mps run"
+    parser.add_argument("--ways", type=report.names_among(ways), default=list(ways), help=",".join(WAYS))
+    inside_help = "what the processes of slices and mps run"
+    parser.add_argument("--inside", choices=("ours", "hand"), default="ours", help=inside_help)
+    submit_help = (
+        "to one runtime: the steps of all programs in turns, one program after the other, or likewise, but as "
     )
-    parser.add_argument(
-        "--submit",
-        choices=SUBMITS,
-        default="turns",
-        help="to one runtime: the steps of all programs in turns, one program after the other, or likewise, but as "
-        "replays of recordings (default turns)",
-    )
-    parser.add_argument(
-        "--share",
-        type=float,
-        default=0.25,
-        help="of the multiprocessors, for the small program of split (default 0.25)",
-    )
+    submit_help += "replays of recordings (default turns)"
+    parser.add_argument("--submit", choices=SUBMITS, default="turns", help=submit_help)
+    share_help = "of the multiprocessors, for the small program of split (default 0.25)"
+    parser.add_argument("--share", type=float, default=0.25, help=share_help)
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="runtimes write their timelines there")
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count, at most (default 7)")
     parser.add_argument("--seconds", type=float, help="time for everything (default 120, on CPUs 10)")
     parser.add_argument("--longest-s", type=float, default=10, help="most seconds of a starvation loop (default 10)")
-    parser.add_argument("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="cpu only tries it out")
+    launching.add_backend(parser)
     options = parser.parse_args(arguments)
-    available, options.free_bytes = 0, None
-    if options.backend != "cpu":
+    options.free_bytes = None
+
+    def count() -> int:
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
             available, options.free_bytes = process.submit(_look_at_gpu).result()
-    if options.backend == "auto":
-        options.backend = "cuda" if available else "cpu"
-    if options.backend == "cuda" and not available:
-        parser.error("there is no CUDA device; --backend cpu tries the program out")
+        return available
+
+    launching.settle_backend(parser, options, count)
     if options.backend == "cpu":
         options.ways = [way for way in options.ways if way in ON_CPU]
         if not options.ways or options.inside == "hand":
             parser.error("MPS and programs by hand need a GPU, and there is none")
-    for way, parameter in (("priorities", "priority"), ("split", "multiprocessors")):
-        if way in options.ways and parameter not in inspect.signature(celerity.Queue).parameters:
-            options.ways.remove(way)
-            print(
-                f"Without the way `{way}`: queues of this version of celerity_py have no {parameter}.", file=sys.stderr
-            )
     if options.ways == ["split"] and "latency" not in options.case:
         parser.error("the way split measures the case latency only")
     if not 0 < options.share < 1:
@@ -210,7 +187,6 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the tables, and write the JSON file if asked to; 1 if anything went wrong."""
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams that share a queue would wait for each other
     options = options_of(arguments)
     if options.traces:
         options.traces.mkdir(parents=True, exist_ok=True)
@@ -221,14 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, before)
     progress = [row for row in figures["rows"] if row["case"] == "starvation"]
     if options.output and progress:
-        try:
-            for path in sharing_plot.save(progress, options.output):
-                print(f"Plot: {path.resolve()}")
-        except RuntimeError as error:
-            print(f"No plot: {error}")
-    for problem in figures["problems"]:
-        print(f"PROBLEM  {problem}", file=sys.stderr)
-    return int(bool(figures["problems"]))
+        report.show_plot(lambda: sharing_plot.save(progress, options.output))
+    return report.status_of(figures["problems"])
 
 
 if __name__ == "__main__":

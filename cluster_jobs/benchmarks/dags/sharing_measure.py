@@ -7,14 +7,12 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cluster_jobs.benchmarks.dags.dag_measure import describe
-from cluster_jobs.benchmarks.dags.dag_programs import Program
-from cluster_jobs.benchmarks.dags.sharing_processes import Job, MultiProcessService, Task, Worker
-from cluster_jobs.benchmarks.dags.sharing_programs import Case, bytes_of
+from cluster_jobs.benchmarks.dags import dag_measure
+from cluster_jobs.benchmarks.dags.sharing_processes import Job, MultiProcessService, Setting, Task, Worker
+from cluster_jobs.benchmarks.dags.sharing_programs import bytes_of
 
 T = TypeVar("T")
 
@@ -54,52 +52,25 @@ class Way:
         return [(worker, part) for worker, part in parts if part]
 
 
-@dataclass
-class Setting:
-    """What is measured."""
-
-    case: Case
-    programs: list[Program]
-    small: list[Program]
-    ahead: bool
-    is_cuda: bool
-    #: What processes of their own run: "ours" or "hand".
-    inside: str
-    #: How one runtime gets the programs; of `SUBMITS`.
-    submit: str = "turns"
-    #: Where runtimes write their timelines; none without.
-    traces: Path | None = None
-    #: Of the multiprocessors, for the first program of the way `split`.
-    share: float = 0.25
-    problems: dict[str, str] = field(default_factory=dict)
-
-
 def tasks_of(way: str, setting: Setting, environment: Mapping[str, str]) -> list[Task]:
     """The processes of a way."""
     numbers = range(len(setting.programs))
     groups = [[number] for number in numbers] if way in {"slices", "mps"} else [list(numbers)]
     kind = {"streams": "hand", "slices": setting.inside, "mps": setting.inside}.get(way, "ours")
 
-    def trace_of(group: Sequence[int]) -> str:
-        numbers = "+".join(str(number) for number in group)
-        return str(setting.traces / f"{setting.case.name}-{way}-{numbers}.json") if setting.traces else ""
-
-    return [
-        Task(
+    def task_of(group: list[int]) -> Task:
+        trace = f"{setting.case.name}-{way}-{'+'.join(map(str, group))}.json"
+        return Task(
             name=f"{way} {'+'.join(setting.case.programs[number] for number in group)}",
             kind=kind,
-            programs={number: setting.programs[number] for number in group},
-            small={number: setting.small[number] for number in group},
-            priorities=dict(enumerate(setting.case.priorities)),
-            ahead=setting.ahead,
-            submit=setting.submit,
+            numbers=group,
+            setting=setting,
             share=setting.share if way == "split" else None,
-            trace=trace_of(group),
-            is_cuda=setting.is_cuda,
+            trace=str(setting.traces / trace) if setting.traces else "",
             environment=environment,
         )
-        for group in groups
-    ]
+
+    return [task_of(group) for group in groups]
 
 
 def groups_that_fit(names: Sequence[str], setting: Setting, free_bytes: float | None) -> list[list[str]]:
@@ -133,10 +104,9 @@ def running(names: Sequence[str], setting: Setting) -> Iterator[list[Way]]:
     with contextlib.ExitStack() as stack:
         begun: list[tuple[Way, MultiProcessService | None]] = []
         for name in names:
-            try:
-                begun.append(_begin(name, setting, [way for way, _ in begun], stack))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-                setting.problems[name] = describe(error)
+            begin = functools.partial(_begin, name, setting, [way for way, _ in begun], stack)
+            started = dag_measure.attempt(setting.problems, name, begin)
+            begun += [started] if started else []
         for way, service in begun:
             attempt(way, setting, functools.partial(_complete, service=service, ways=ways))
             if not way.problem:
@@ -200,11 +170,9 @@ def _compare(way: Way) -> None:
 
 def attempt(way: Way, setting: Setting, call: Callable[[Way], T]) -> T | None:
     """Do something with a way; what goes wrong is its problem, and None is returned."""
-    try:
-        return call(way)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-        way.problem = setting.problems[way.name] = describe(error)
-        return None
+    found = dag_measure.attempt(setting.problems, way.name, functools.partial(call, way))
+    way.problem = setting.problems.get(way.name, "")
+    return found
 
 
 # ---- one run of each program

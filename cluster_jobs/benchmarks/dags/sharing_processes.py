@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster_jobs.benchmarks.dags.dag_measure import describe
+from cluster_jobs.benchmarks.dags.dag_programs import Program
+from cluster_jobs.benchmarks.dags.sharing_programs import Case
 from cluster_jobs.benchmarks.dags.sharing_runners import RUNNERS, Runner, digest
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-
-    from cluster_jobs.benchmarks.dags.dag_programs import Program
 
 _forking = multiprocessing.get_context("fork")
 ANSWER_S = 60.0
@@ -49,25 +49,53 @@ class Job:
     pause_s: float = 0.0
 
 
+@dataclass
+class Setting:
+    """What is measured."""
+
+    case: Case
+    programs: list[Program]
+    small: list[Program]
+    ahead: bool
+    is_cuda: bool
+    #: What processes of their own run: "ours" or "hand".
+    inside: str
+    #: How one runtime gets the programs; of `SUBMITS`.
+    submit: str = "turns"
+    #: Where runtimes write their timelines; none without.
+    traces: Path | None = None
+    #: Of the multiprocessors, for the first program of the way `split`.
+    share: float = 0.25
+    problems: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Task:
-    """What a process has to do."""
+    """What a process has to do: some programs of a setting, by their numbers."""
 
     name: str
     #: Of `RUNNERS`.
     kind: str
-    programs: Mapping[int, Program]
-    #: The same programs, so small that NumPy checks them quickly.
-    small: Mapping[int, Program]
-    priorities: Mapping[int, int]
-    ahead: bool
-    submit: str
-    is_cuda: bool
+    numbers: Sequence[int]
+    setting: Setting
     #: Of the multiprocessors, for the program of the highest priority; None if nobody divides them.
     share: float | None = None
     #: Where a runtime writes its timeline; empty if it writes none.
     trace: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> dict[int, Program]:
+        """The programs that are measured."""
+        return {number: self.setting.programs[number] for number in self.numbers}
+
+    def runner(self, programs: Mapping[int, Program]) -> Runner:
+        """Who runs these programs."""
+        priorities = dict(enumerate(self.setting.case.priorities))
+        share: dict[str, Any] = {} if self.share is None else {"share": self.share}
+        make: Any = RUNNERS[self.kind]
+        runner: Runner = make(programs, priorities, ahead=self.setting.ahead, submit=self.setting.submit, **share)
+        return runner
 
 
 def wait_until(moment: float) -> None:
@@ -83,21 +111,19 @@ class _Desk:
     def __init__(self, task: Task) -> None:
         import celerity_py as celerity
 
-        self.task = task
-        celerity.configure(backend="cuda" if task.is_cuda else "cpu", devices="0," if task.is_cuda else "cpu:1")
-        make: Any = RUNNERS[task.kind]
-        how: dict[str, Any] = {"ahead": task.ahead, "submit": task.submit}
-        if task.share is not None:
-            how["share"] = task.share
-        checked: Runner = make(task.small, task.priorities, **how)
-        self._run_anew(checked, task.small)
-        for number, program in task.small.items():
+        self.programs = task.programs
+        is_cuda = task.setting.is_cuda
+        celerity.configure(backend="cuda" if is_cuda else "cpu", devices="0," if is_cuda else "cpu:1")
+        small = {number: task.setting.small[number] for number in task.numbers}
+        checked = task.runner(small)
+        self._run_anew(checked, small)
+        for number, program in small.items():
             program.check(checked.results(number), 1)
         checked.close()
         del checked
         if task.trace:
             celerity.configure(trace=task.trace)
-        self.runner: Runner = make(task.programs, task.priorities, **how)
+        self.runner = task.runner(self.programs)
 
     @staticmethod
     def _run_anew(runner: Runner, programs: Mapping[int, Program]) -> None:
@@ -106,8 +132,8 @@ class _Desk:
 
     def digests(self) -> dict[int, int]:
         """Checksums of the results of a run from the initial contents, by program."""
-        self._run_anew(self.runner, self.task.programs)
-        found = {number: digest(self.runner.results(number)) for number in self.task.programs}
+        self._run_anew(self.runner, self.programs)
+        found = {number: digest(self.runner.results(number)) for number in self.programs}
         gc.collect()
         gc.disable()
         return found
@@ -180,7 +206,7 @@ class Worker:
         sys.stdout.flush()
         sys.stderr.flush()
         self.name = task.name
-        self.numbers = tuple(task.programs)
+        self.numbers = tuple(task.numbers)
         self._connection, theirs = _forking.Pipe()
         self._process = _forking.Process(target=_serve, args=(task, theirs, os.getpid()), daemon=True)
         self._process.start()

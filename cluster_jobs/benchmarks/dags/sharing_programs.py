@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from cluster_jobs.benchmarks.dags import dag_programs
 from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS, Program
@@ -34,48 +35,25 @@ class Case:
 #: Of the sizes `small`, `medium` and `large`; `tiny` is for CPU devices.
 SIZES = ("tiny", "small", "medium", "large")
 
-CASES = {
-    case.name: case
-    for case in (
-        Case(
-            "MP-1",
-            "IMG, VEC twice and HITS start together",
-            ("IMG", "VEC", "VEC", "HITS"),
-            (3, 2, 1, 0),
-            (SMALL,) * 4,
-            {"tiny": 400_000, "small": 8_000_000, "medium": 1_000_000_000, "large": 20_000_000_000},
-        ),
-        Case(
-            "MP-2",
-            "ML, DL and B&S start together",
-            ("ML", "DL", "B&S"),
-            (2, 1, 0),
-            (SMALL,) * 3,
-            {"tiny": 600_000, "small": 8_000_000, "medium": 1_000_000_000, "large": 15_000_000_000},
-        ),
-        Case(
-            "latency",
-            "a small VEC asks again and again, beside an IMG that fills the GPU",
-            ("VEC", "IMG"),
-            (1, 0),
-            (PER_ITEM, FULL),
-            {
-                "tiny": (16_000, 100_000),
-                "small": (1_000_000, 150_000_000),
-                "medium": (1_000_000, 600_000_000),
-                "large": (16_000_000, 6_000_000_000),
-            },
-        ),
-        Case(
-            "starvation",
-            "two IMG fill the GPU without end, above an IMG, above another one",
-            ("IMG", "IMG", "IMG", "IMG"),
-            (2, 2, 1, 0),
-            (FULL,) * 4,
-            {"tiny": 400_000, "small": 160_000_000, "medium": 2_400_000_000, "large": 10_000_000_000},
-        ),
-    )
-}
+
+def _case(
+    name: str, what: str, programs: str, priorities: tuple[int, ...], grids: tuple[dict[str, Grids], ...], *sizes: Any
+) -> Case:
+    return Case(name, what, tuple(programs.split()), priorities, grids, dict(zip(SIZES, sizes, strict=True)))
+
+
+_ALL_CASES = (
+    _case("MP-1", "IMG, VEC twice and HITS start together", "IMG VEC VEC HITS", (3, 2, 1, 0), (SMALL,) * 4,
+          400_000, 8_000_000, 1_000_000_000, 20_000_000_000),
+    _case("MP-2", "ML, DL and B&S start together", "ML DL B&S", (2, 1, 0), (SMALL,) * 3,
+          600_000, 8_000_000, 1_000_000_000, 15_000_000_000),
+    _case("latency", "a small VEC asks again and again, beside an IMG that fills the GPU", "VEC IMG", (1, 0),
+          (PER_ITEM, FULL),
+          (16_000, 100_000), (1_000_000, 150_000_000), (1_000_000, 600_000_000), (16_000_000, 6_000_000_000)),
+    _case("starvation", "two IMG fill the GPU without end, above an IMG, above another one", "IMG IMG IMG IMG",
+          (2, 2, 1, 0), (FULL,) * 4, 400_000, 160_000_000, 2_400_000_000, 10_000_000_000),
+)  # fmt: skip
+CASES = {case.name: case for case in _ALL_CASES}
 
 #: Bytes of all buffers, per element, pixel, row, vertex or price; the powers of the size that they grow with.
 _BYTES = {"VEC": (16.0, 1), "B&S": (160.0, 1), "IMG": (36.0, 2), "ML": (1692.0, 1), "HITS": (72.0, 1), "DL": (25.3, 2)}

@@ -14,8 +14,7 @@ import numpy as np
 import celerity_py as celerity
 from cluster_jobs.benchmarks.dags.dag_programs import Program, ResidentProgram
 from cluster_jobs.benchmarks.dags.dag_regimes import in_turns
-from cluster_jobs.benchmarks.dags.dag_schedules import SCHEDULES, copies_out, kernel_operations, last_streams
-from cluster_jobs.benchmarks.dags.dag_schedules import operations_with_copies as with_copies
+from cluster_jobs.benchmarks.dags.dag_schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -175,10 +174,9 @@ class OursTogether(Runner):
             resident.queue = self._by_priority[number] if with_priorities else self._queue
 
     def _make_queues(self, shares: Mapping[int, float]) -> None:
-        make: Any = celerity.Queue  # versions without priorities type-check as well
         for number in self.programs:
-            given = {"multiprocessors": shares[number]} if number in shares else {}
-            self._by_priority[number] = make(priority=self._priorities[number], **given)
+            share = shares.get(number)
+            self._by_priority[number] = celerity.Queue(priority=self._priorities[number], multiprocessors=share)
 
     def results(self, number: int) -> dict[str, NDArray[Any]]:
         """Fetch them."""
@@ -198,37 +196,19 @@ class HandTogether(Runner):
     def __init__(
         self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, submit: str = "whole"
     ) -> None:
-        from cluster_jobs.benchmarks.dags import dags_by_hand
+        from cluster_jobs.benchmarks.dags.dags_by_hand import Arrays, HandWritten
 
-        self._issue = dags_by_hand.issue
-        self._arrays = {
-            number: dags_by_hand.Arrays(program, from_host=True, ahead=ahead) for number, program in programs.items()
-        }
-        #: Kept, because calls hold only the addresses of the parameters.
-        self._issuers: dict[int, Any] = {}
-        self._once: dict[int, list[Any]] = {}
-        self._finish_once: dict[int, list[Any]] = {}
-        self._again: dict[int, list[Any]] = {}
-        self._read_back: dict[int, list[Any]] = {}
-        self._finish: dict[int, list[Any]] = {}
+        self._variants: dict[int, HandWritten] = {}
         for number, program in programs.items():
-            schedule = SCHEDULES[program.name]
-            reading = copies_out(program, schedule)
-            once = [*kernel_operations(schedule), *reading] if ahead else with_copies(program, schedule)
-            count = 1 + max(operation.stream for operation in once)
+            arrays, schedule = Arrays(program, from_host=True, ahead=ahead), SCHEDULES[program.name]
             # CUDA's highest priority has the lowest number.
-            issuer = dags_by_hand.Issuer(self._arrays[number], count, priority=-priorities[number])
-            self._issuers[number] = issuer
-            self._once[number] = issuer.calls(once)
-            self._finish_once[number] = issuer.synchronize(last_streams(once))
-            self._again[number] = issuer.calls(kernel_operations(schedule, repeated=True))
-            self._read_back[number] = issuer.calls(reading)
-            self._finish[number] = issuer.synchronize(range(count))
+            variant = HandWritten("b", arrays, schedule, from_host=True, priority=-priorities[number])
+            self._variants[number] = variant
 
     def renew(self, numbers: Sequence[int]) -> None:
         """Upload the inputs that no run copies, and clear all other buffers."""
         for number in numbers:
-            self._arrays[number].reset()
+            self._variants[number].reset()
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Nothing: the host's arrays stay as they are."""
@@ -236,39 +216,37 @@ class HandTogether(Runner):
     def start(self, numbers: Sequence[int], *, with_priorities: bool) -> dict[int, float]:
         """Issue the programs one after the other; streams have the priorities of their programs in any case."""
         for number in numbers:
-            self._issue(self._once[number])
+            self._variants[number].submit_alone()
         ends = {}
         for number in numbers:
-            self._issue(self._finish_once[number])
+            self._variants[number].finish_alone()
             ends[number] = time.monotonic()
         return ends
 
     def enter_thread(self) -> None:
         """Choose the GPU for the thread."""
-        for arrays in self._arrays.values():
-            arrays.cupy.cuda.runtime.setDevice(0)
-            arrays.driver.make_current()
+        for variant in self._variants.values():
+            variant.arrays.cupy.cuda.runtime.setDevice(0)
+            variant.arrays.driver.make_current()
 
     def repeat(self, number: int, runs: int) -> None:
         """Issue runs and the copies of the results."""
+        variant = self._variants[number]
         for _ in range(runs):
-            self._issue(self._again[number])
-        self._issue(self._read_back[number])
-        self._issue(self._finish[number])
+            variant.submit()
+        variant.submit_copies()
+        variant.finish()
 
     def use_priorities(self, with_priorities: bool) -> None:
         """Nothing: streams have a priority for life."""
 
     def results(self, number: int) -> dict[str, NDArray[Any]]:
         """Copies of the arrays."""
-        return self._arrays[number].results()
+        return self._variants[number].results()
 
     def close(self) -> None:
         """Forget the arrays."""
-        for calls in (self._once, self._finish_once, self._again, self._read_back, self._finish):
-            calls.clear()
-        self._issuers.clear()
-        self._arrays.clear()
+        self._variants.clear()
 
 
 RUNNERS: dict[str, type[OursTogether] | type[HandTogether]] = {"ours": OursTogether, "hand": HandTogether}

@@ -20,10 +20,8 @@ def percentiles(seconds: Sequence[float], scale: float) -> dict[str, float] | No
     """Median, spread and the 99th percentile, in the unit of which a second has `scale`; None if there is nothing."""
     if not len(seconds):
         return None
-    values = np.percentile(seconds, (10, 50, 90, 99)) * scale
-    return dict(zip(("p10", "p50", "p90", "p99"), (float(value) for value in values), strict=True)) | {
-        "number": len(seconds)
-    }
+    values = map(float, np.percentile(seconds, (10, 50, 90, 99)) * scale)
+    return {**dict(zip(("p10", "p50", "p90", "p99"), values, strict=True)), "number": len(seconds)}
 
 
 def rows_of_starts(about: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -52,8 +50,7 @@ def rows_of_starts(about: Mapping[str, Any], found: Mapping[str, Mapping[str, An
             "longest": [longest, fastest_ms[longest]],
             "ends_ms": [
                 [name, float(np.median([ends[number] for ends in together])) * 1e3]
-                for number, name in enumerate(names)
-                if together
+                for number, name in enumerate(names) if together
             ],
             "late_us": max(figures["late"], default=0.0) * 1e6,
         })  # fmt: skip
@@ -131,6 +128,10 @@ def aims_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         value = by_way.get(way, {}).get(key)
         return value if part is None or value is None else value[part]
 
+    def worse(way: str, program: str, unit: str) -> float | None:
+        """The P99 in company over that alone."""
+        return _ratio(figure(way, f"{program}_{unit}", "p99"), figure(way, f"{program}_alone_{unit}", "p99"))
+
     if not rows:
         return []
     case = rows[0]["case"]
@@ -139,30 +140,22 @@ def aims_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [_aim("runs of the lowest program in its slowest second", 1, slowest[0] if slowest else None)]
     if case == "latency":
         ratio = _ratio(figure("priorities", "throughput"), figure("mps", "throughput"))
-        of_small = {
-            way: _ratio(figure(way, "small_us", "p99"), figure(way, "small_alone_us", "p99"))
-            for way in ("priorities", "split")
-        }
+        best = _ratio(len(CASES[case].programs), figure("mps", "throughput"))
         return [
-            _aim(
-                "throughput of both, priorities over mps",
-                1.3,
-                ratio,
-                best=_ratio(len(CASES[case].programs), figure("mps", "throughput")),
-            ),
-            _aim(
-                "P99 of the small program, with priorities: in company over alone",
-                1.05,
-                of_small["priorities"],
-                is_least=False,
-            ),
-            _aim(
-                "P99 of the small program, with a split: in company over alone", 1.05, of_small["split"], is_least=False
+            _aim("throughput of both, priorities over mps", 1.3, ratio, best=best),
+            *(
+                _aim(
+                    f"P99 of the small program, with {words}: in company over alone",
+                    1.05,
+                    worse(way, "small", "us"),
+                    is_least=False,
+                )
+                for way, words in (("priorities", "priorities"), ("split", "a split"))
             ),
         ]
     totals = {way: figure(way, "total_ms", "p50") for way in WAYS}
     longest = rows[0]["longest"][1]
-    worse = _ratio(figure("priorities", "highest_ms", "p99"), figure("priorities", "highest_alone_ms", "p99"))
+    of_highest = worse("priorities", "highest", "ms")
     return [
         *(
             _aim(
@@ -173,91 +166,65 @@ def aims_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             )
             for way, bound in (("slices", 1.43), ("mps", 1.22))
         ),
-        _aim("P99 of the highest program, with priorities: in company over alone", 1.05, worse, is_least=False),
+        _aim("P99 of the highest program, with priorities: in company over alone", 1.05, of_highest, is_least=False),
     ]
 
 
 # ---- tables
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _time(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _spread(figures: Mapping[str, float]) -> str:
-    return f"{_time(figures['p50'])} ({_time(figures['p10'])} to {_time(figures['p90'])})"
-
-
-def _title(row: Mapping[str, Any]) -> str:
-    return f"{row['case']}, {row['megabytes']:.0f} MB, prefetch {row['prefetch']}: {CASES[row['case']].what}"
-
-
 def show(rows: Sequence[Mapping[str, Any]], aims: Sequence[Mapping[str, Any]]) -> None:
     """Print the table of a case, and its aims."""
     if rows:
-        case = rows[0]["case"]
-        (_show_progress if case == "starvation" else _show_latency if case == "latency" else _show_starts)(rows)
+        case, first = rows[0]["case"], rows[0]
+        title = f"{case}, {first['megabytes']:.0f} MB, prefetch {first['prefetch']}: {CASES[case].what}"
+        columns = {"starvation": _PROGRESS, "latency": _LATENCY}.get(case, _STARTS)
+        told = [{**row, "name": WAYS[row["way"]], **(_start(row, first) if columns is _STARTS else {})} for row in rows]
+        report.show_rows(title, [(heading.format_map(first), text) for heading, text in columns], told)
+        if "longest" in first:
+            print(
+                f"The longest program takes {report.duration(first['longest'][1])} ms at least: {first['longest'][0]}"
+            )
     lines = []
     for aim in aims:
         sign, bound = ("≥", aim["at_least"]) if "at_least" in aim else ("≤", aim["at_most"])
         verdict = {None: "not measured", True: "met", False: "missed"}[aim["is_met"]]
-        lines.append([aim["what"], f"{sign} {bound}", _number(aim["found"]), _number(aim["best"]), verdict])
+        lines.append([aim["what"], f"{sign} {bound}", report.number(aim["found"]), report.number(aim["best"]), verdict])
     if lines:
         report.show("Aims", ("", "aim", "found", "possible", ""), lines)
 
 
-def _show_starts(rows: Sequence[Mapping[str, Any]]) -> None:
-    first = rows[0]
-    lines = []
-    for row in rows:
-        alone, company = row["highest_alone_ms"], row["highest_ms"]
-        lines.append([
-            WAYS[row["way"]],
-            _spread(row["total_ms"]),
-            _number(row["total_ms"]["p50"] / first["total_ms"]["p50"]),
-            *(_time(figures[key]) for figures in (alone, company) for key in ("p50", "p99")),
-            _number(company["p99"] / alone["p99"]),
-            ", ".join(f"{name} {_time(end)}" for name, end in row["ends_ms"]),
-            str(row["total_ms"]["number"]),
-        ])  # fmt: skip
-    columns = (
-        *("", "total, ms (10 to 90 %)", f"over {first['way']}", "highest alone: P50", "P99"),
-        *("in company: P50", "P99", "P99 over alone", "ends, medians", "starts"),
-    )
-    report.show(_title(rows[0]), columns, lines)
-    name, longest_ms = first["longest"]
-    print(f"The longest program takes {_time(longest_ms)} ms at least: {name}")
+def _start(row: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    """What the line of a row says besides its figures."""
+    return {
+        "spread": report.spread(row["total_ms"]),
+        "over_first": row["total_ms"]["p50"] / first["total_ms"]["p50"],
+        "worse": row["highest_ms"]["p99"] / row["highest_alone_ms"]["p99"],
+        "ends": ", ".join(f"{name} {report.duration(end)}" for name, end in row["ends_ms"]),
+    }
 
 
-def _show_latency(rows: Sequence[Mapping[str, Any]]) -> None:
-    lines = []
-    for row in rows:
-        alone, company = row["small_alone_us"], row["small_us"]
-        lines.append([
-            WAYS[row["way"]],
-            *(f"{figures[key]:.0f}" for figures in (alone, company) for key in ("p50", "p99")),
-            *(f"{row[key]:.0f}" for key in ("small_per_s", "large_alone_per_s", "large_per_s")),
-            _number(row["throughput"]),
-        ])  # fmt: skip
-    columns = (
-        *("", "small alone, µs: P50", "P99", "beside the large: P50", "P99", "small, runs/s", "large alone, runs/s"),
-        *("large, runs/s", "throughput of both"),
-    )
-    report.show(_title(rows[0]), columns, lines)
-
-
-def _show_progress(rows: Sequence[Mapping[str, Any]]) -> None:
-    lines = []
-    for row in rows:
-        keys = ("highest_per_s", "middle_per_s", "lowest_per_s", "lowest_alone_per_s", "longest_gap_ms")
-        progress = " ".join(str(count) for count in row["lowest_by_second"])
-        lines.append([WAYS[row["way"]], *(f"{row[key]:.1f}" for key in keys), progress])
-    columns = (
-        *("", "highest two, runs/s", "middle", "lowest", "lowest alone", "longest wait of the lowest, ms"),
-        "runs of the lowest by second",
-    )
-    report.show(_title(rows[0]), columns, lines)
+_STARTS = (
+    *(("", "{name}"), ("total, ms (10 to 90 %)", "{spread}"), ("over {way}", "{over_first:.2f}")),
+    *(("highest alone: P50", "{highest_alone_ms[p50]:.4g}"), ("P99", "{highest_alone_ms[p99]:.4g}")),
+    *(
+        ("in company: P50", "{highest_ms[p50]:.4g}"),
+        ("P99", "{highest_ms[p99]:.4g}"),
+        ("P99 over alone", "{worse:.2f}"),
+    ),
+    *(("ends, medians", "{ends}"), ("starts", "{total_ms[number]}")),
+)
+_LATENCY = (
+    *(("", "{name}"), ("small alone, µs: P50", "{small_alone_us[p50]:.0f}"), ("P99", "{small_alone_us[p99]:.0f}")),
+    *(("beside the large: P50", "{small_us[p50]:.0f}"), ("P99", "{small_us[p99]:.0f}")),
+    *(("small, runs/s", "{small_per_s:.0f}"), ("large alone, runs/s", "{large_alone_per_s:.0f}")),
+    *(("large, runs/s", "{large_per_s:.0f}"), ("throughput of both", "{throughput:.2f}")),
+)
+_PROGRESS = (
+    *(("", "{name}"), ("highest two, runs/s", "{highest_per_s:.1f}"), ("middle", "{middle_per_s:.1f}")),
+    *(("lowest", "{lowest_per_s:.1f}"), ("lowest alone", "{lowest_alone_per_s:.1f}")),
+    *(
+        ("longest wait of the lowest, ms", "{longest_gap_ms:.1f}"),
+        ("runs of the lowest by second", "{lowest_by_second}"),
+    ),
+)

@@ -18,9 +18,9 @@ programs run once before any runs again; medians count.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
-import os
 import statistics
 import sys
 import time
@@ -34,6 +34,8 @@ from cluster_jobs.benchmarks.granularity.task_patterns import PATTERNS, Point
 
 CHILD_TIMEOUT_S = 300.0
 LONGEST_US = {"cuda": 1000.0, "cpu": 8000.0}
+#: Of the programs whose first word is not the end of their module's name.
+MODULES = {"nccl": "mpi"}
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,10 @@ PROGRAMS = (
 
 def measure_here(options: argparse.Namespace) -> int:
     """Run one program in this process and print its figures as one line of JSON on rank 0."""
-    (devices,) = options.devices
-    longest_us = options.longest_us or LONGEST_US[options.backend]
-    common = (devices, options.tasks_per_device, options.patterns, longest_us, options.sample_seconds)
-    figures: list[dict[str, Any]] | None
-    if options.only.startswith("celerity"):
-        import celerity_py as celerity
-        from cluster_jobs.benchmarks.granularity import metg_celerity
-
-        if "CELERITY_BACKEND" not in os.environ:
-            celerity.configure(backend=options.backend)
-        figures = metg_celerity.measure(options.only, *common)
-    elif options.only.startswith("dask"):
-        from cluster_jobs.benchmarks.granularity import metg_dask
-
-        figures = metg_dask.measure(options.only, *common)
-    else:
-        from cluster_jobs.benchmarks.granularity import metg_mpi
-
-        figures = metg_mpi.measure(options.only, *common)
+    options.longest_us = options.longest_us or LONGEST_US[options.backend]
+    kind = options.only.split("-")[0]
+    module = importlib.import_module(f"cluster_jobs.benchmarks.granularity.metg_{MODULES.get(kind, kind)}")
+    figures = module.measure(options)
     if figures is not None:
         print(json.dumps(figures), flush=True)
     return 0
@@ -107,26 +94,19 @@ def run(program: Program, devices: int, options: argparse.Namespace) -> list[dic
 
 def measure(programs: Sequence[Program], options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
     """All sweeps, as rows of program, devices, pattern and points; and what went wrong."""
-    sweeps, problems = [], []
-    deadline = time.monotonic() + options.seconds
-    for repetition in range(options.repetitions):
-        for devices in options.devices:
-            for program in programs if repetition % 2 == 0 else reversed(programs):
-                what = f"{devices} device(s), {program.label}"
-                if time.monotonic() > deadline:
-                    if repetition == 0:
-                        problems.append(f"{what}: no time to run it; raise --seconds")
-                    continue
-                begun = time.monotonic()
-                try:
-                    figures = run(program, devices, options)
-                except RuntimeError as error:
-                    problems.append(str(error))
-                    print(f"FAILED   {what}", flush=True)
-                    continue
-                print(f"measured {what}, verified, {time.monotonic() - begun:.0f} s", flush=True)
-                sweeps += [{"program": program.label, "devices": devices, **row} for row in figures]
-    return sweeps, problems
+
+    def describe(item: tuple[int, Program]) -> str:
+        return f"{item[0]} device(s), {item[1].label}"
+
+    def measure_one(item: tuple[int, Program]) -> list[dict[str, Any]]:
+        begun = time.monotonic()
+        figures = run(item[1], item[0], options)
+        print(f"measured {describe(item)}, verified, {time.monotonic() - begun:.0f} s", flush=True)
+        return [{"program": item[1].label, "devices": item[0], **row} for row in figures]
+
+    groups = [[(devices, program) for program in programs] for devices in options.devices]
+    found, problems = launching.in_turns(groups, measure_one, describe, options)
+    return [sweep for _, sweeps in found for sweep in sweeps], problems
 
 
 def evaluate(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -164,8 +144,7 @@ def show(rows: Sequence[dict[str, Any]], tasks_per_device: int) -> None:
     labels = list(dict.fromkeys(row["program"] for row in rows))
     cells: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in rows:
-        text = f"{row['metg_us']:.1f}" if row["metg_us"] is not None else "-"
-        cells.setdefault((row["pattern"], row["devices"]), {})[row["program"]] = text
+        cells.setdefault((row["pattern"], row["devices"]), {})[row["program"]] = report.number(row["metg_us"], 1)
     order = sorted(cells, key=lambda key: (PATTERNS.index(key[0]), key[1]))
     report.show(
         f"METG(50 %) in µs, {tasks_per_device} tasks per device and step",
@@ -178,11 +157,8 @@ def show(rows: Sequence[dict[str, Any]], tasks_per_device: int) -> None:
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    parser.add_argument(
-        "--devices",
-        type=lambda text: [int(item) for item in text.split(",")],
-        help="numbers of devices (default 1,2,4,8, as many as there are; 1,2 on CPUs)",
-    )
+    help_text = "numbers of devices (default 1,2,4,8, as many as there are; 2 on CPUs)"
+    parser.add_argument("--devices", type=report.integers, help=help_text)
     parser.add_argument(
         "--patterns", type=report.names_among(PATTERNS), default=list(PATTERNS), help=",".join(PATTERNS)
     )
@@ -210,12 +186,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("Dask is not installed (pip install 'celerity_py[bench]'): its columns are left out.", flush=True)
         programs = [program for program in programs if not program.only.startswith("dask")]
     sweeps, problems = measure(programs, options)
-    for problem in problems:
-        print(problem, file=sys.stderr)
     rows = evaluate(sweeps)
     show(rows, options.tasks_per_device)
     report.write(options.output, rows, backend=options.backend, sweeps=sweeps, problems=problems)
-    return int(bool(problems))
+    return report.status_of(problems)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
+import os
 import time
 from typing import Any
 
@@ -12,7 +14,7 @@ from celerity_py import access
 from cluster_jobs.benchmarks.granularity import task_patterns
 from cluster_jobs.benchmarks.granularity.task_patterns import BLOCK, CHECK_STEPS, GRID, PATTERNS, SOURCE
 
-_READING = (
+_SOURCE = (
     SOURCE
     + r"""
 __global__ void task(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next,
@@ -25,11 +27,7 @@ __global__ void task(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> n
         compute(iterations, next.data + point);
     }
 }
-"""
-)
-_ALONE = (
-    SOURCE
-    + r"""
+
 __global__ void task_alone(celerity::chunk<1> chunk, celerity::accessor<unsigned, 1> next, unsigned phase,
                            int iterations) {
     for (long long point = chunk.min[0]; point < chunk.max[0]; ++point) {
@@ -63,14 +61,11 @@ def _task_alone_on_arrays(chunk: celerity.Chunk, next_values: celerity.View, pha
         task_patterns.compute(iterations)
 
 
-task = celerity.kernel(
-    cpu=_task_on_arrays, cuda=celerity.CudaKernel(_READING, "task", block=(BLOCK,), grid=(GRID,)), name="task"
-)
-task_alone = celerity.kernel(
-    cpu=_task_alone_on_arrays,
-    cuda=celerity.CudaKernel(_ALONE, "task_alone", block=(BLOCK,), grid=(GRID,)),
-    name="task_alone",
-)
+def _kernel(name: str, cpu: Any) -> Any:
+    return celerity.kernel(cpu=cpu, cuda=celerity.CudaKernel(_SOURCE, name, block=(BLOCK,), grid=(GRID,)), name=name)
+
+
+task, task_alone = _kernel("task", _task_on_arrays), _kernel("task_alone", _task_alone_on_arrays)
 
 
 def _butterfly(bit: int, chunk: celerity.MapperChunk) -> celerity.Region:
@@ -112,22 +107,13 @@ class Program:
             previous, target = self.states
             self.states.reverse()
             phase = step % self.turn
+            submit = functools.partial(self.queue.parallel_for, self.width, hints=self.hints)
             if not rounds:
-                self.queue.parallel_for(
-                    self.width, task_alone, target.write(self.own), phase, iterations, hints=self.hints
-                )
+                submit(task_alone, target.write(self.own), phase, iterations)
                 continue
-            self.queue.parallel_for(
-                self.width,
-                task,
-                target.write(self.own),
-                previous.read(self.mappers[step % rounds]),
-                number,
-                step % rounds,
-                phase,
-                iterations,
-                hints=self.hints,
-            )
+            bit = step % rounds
+            reads = previous.read(self.mappers[bit])
+            submit(task, target.write(self.own), reads, number, bit, phase, iterations)
 
     def check(self) -> int:
         """Compare a run with NumPy; the checksum."""
@@ -199,25 +185,22 @@ class ReplayedProgram(Program):
 KINDS: dict[str, type[Program]] = {"celerity": Program, "celerity-replay": ReplayedProgram}
 
 
-def measure(  # noqa: PLR0917 - as the other programs, and in which form
-    kind: str, devices: int, tasks_per_device: int, patterns: list[str], longest_us: float, sample_s: float
-) -> list[dict[str, Any]] | None:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     """Check and sweep the patterns; the figures on rank 0, None on the others. Collective.
 
-    `kind` is "celerity" for a plain loop, "celerity-replay" for recordings.
+    `options.only` is "celerity" for a plain loop, "celerity-replay" for recordings.
 
     Raises:
         SystemExit: If there are not so many devices, or a result is wrong.
     """
-    figures = []
-    width = devices * tasks_per_device
+    if "CELERITY_BACKEND" not in os.environ:
+        celerity.configure(backend=options.backend)
     with celerity.Queue() as queue:
         available = celerity.size() * queue.statistics().num_devices
-        if available != devices:
-            raise SystemExit(f"{celerity.size()} rank(s) drive {available} device(s), not {devices}.")
-        for pattern in patterns:
-            program = KINDS[kind](queue, pattern, width, tasks_per_device)
-            checksum = program.check()
-            points = task_patterns.sweep(program.time, tasks_per_device, longest_us, sample_s)
-            figures.append({"pattern": pattern, "checksum": checksum, "points": [vars(point) for point in points]})
+        if [available] != options.devices:
+            raise SystemExit(f"{celerity.size()} rank(s) drive {available} device(s), not {options.devices[0]}.")
+        kind = KINDS[options.only]
+        figures = task_patterns.measure(
+            lambda pattern, width: kind(queue, pattern, width, options.tasks_per_device), options
+        )
     return figures if celerity.is_master() else None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Any
 
@@ -55,34 +56,18 @@ class Program:
         return time.perf_counter() - begun
 
 
-def measure(  # noqa: PLR0917 - as the other programs, and of which kind
-    kind: str, devices: int, tasks_per_device: int, patterns: list[str], longest_us: float, sample_s: float
-) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Check and sweep the patterns on a cluster of this machine.
 
-    Args:
-        kind: "dask-threads" for one worker with a thread per device, "dask-processes" for a worker per device.
-        devices: How many threads or workers.
-        tasks_per_device: Points per device.
-        patterns: Names of patterns.
-        longest_us: About how long the longest tasks are.
-        sample_s: About how long a sample is.
+    `options.only` is "dask-threads" for one worker with a thread per device, "dask-processes" for a worker per device.
     """
     import distributed
 
-    threads = kind == "dask-threads"
-    cluster = distributed.LocalCluster(
-        n_workers=1 if threads else devices,
-        threads_per_worker=devices if threads else 1,
-        processes=not threads,
-        dashboard_address=None,
-        silence_logs=True,
+    (devices,) = options.devices
+    threads = options.only == "dask-threads"
+    shape = (
+        {"n_workers": 1, "threads_per_worker": devices} if threads else {"n_workers": devices, "threads_per_worker": 1}
     )
-    figures = []
+    cluster = distributed.LocalCluster(**shape, processes=not threads, dashboard_address=None, silence_logs=True)
     with cluster, distributed.Client(cluster) as client:
-        for pattern in patterns:
-            program = Program(client, pattern, devices * tasks_per_device)
-            checksum = program.check()
-            points = task_patterns.sweep(program.time, tasks_per_device, longest_us, sample_s)
-            figures.append({"pattern": pattern, "checksum": checksum, "points": [vars(point) for point in points]})
-    return figures
+        return task_patterns.measure(lambda pattern, width: Program(client, pattern, width), options)

@@ -8,6 +8,7 @@ waited for. Through MPI, values of a GPU pass through pinned memory of the host.
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Any
 
@@ -239,26 +240,19 @@ class Program:
         return float(self.comm.allreduce(time.perf_counter() - begun, MPI.MAX))
 
 
-def measure(  # noqa: PLR0917 - as the other programs, and of which kind
-    kind: str, devices: int, tasks_per_device: int, patterns: list[str], longest_us: float, sample_s: float
-) -> list[dict[str, Any]] | None:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     """Check and sweep the patterns; the figures on rank 0, None on the others. Collective.
 
     Raises:
         SystemExit: If there are not so many ranks.
     """
     comm = MPI.COMM_WORLD
-    if comm.size != devices:
-        raise SystemExit(f"There are {comm.size} rank(s), not one for each of {devices} device(s).")
-    figures = []
-    for pattern in patterns:
-        try:
-            program = Program(kind, comm, pattern, devices * tasks_per_device)
-            checksum = program.check()
-        except SystemExit as error:  # of one rank: the others would wait for ever
-            print(error, flush=True)
-            comm.Abort(1)
-            raise
-        points = task_patterns.sweep(program.time, tasks_per_device, longest_us, sample_s)
-        figures.append({"pattern": pattern, "checksum": checksum, "points": [vars(point) for point in points]})
+    if [comm.size] != options.devices:
+        raise SystemExit(f"There are {comm.size} rank(s), not one for each of {options.devices[0]} device(s).")
+    try:
+        figures = task_patterns.measure(lambda pattern, width: Program(options.only, comm, pattern, width), options)
+    except SystemExit as error:  # of one rank: the others would wait for ever
+        print(error, flush=True)
+        comm.Abort(1)
+        raise
     return figures if comm.rank == 0 else None

@@ -17,11 +17,13 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import argparse
+
     from numpy.typing import NDArray
 
 PATTERNS = ("trivial", "stencil_1d", "fft", "tree", "all_to_all")
@@ -233,3 +235,29 @@ def metg_us(points: Sequence[Point], peak: float) -> float | None:
     above, below = points[crossing - 1], points[crossing]
     weight = (above.rate - peak / 2) / (above.rate - below.rate)
     return math.exp((1 - weight) * math.log(above.us_per_task) + weight * math.log(below.us_per_task))
+
+
+class PatternProgram(Protocol):
+    """A pattern of some width, as one of the programs runs it."""
+
+    def check(self) -> int:
+        """Compare a run with NumPy; the checksum."""
+
+    def time(self, iterations: int, steps: int) -> float:
+        """Seconds for some steps, the same on all ranks."""
+
+
+def measure(make: Callable[[str, int], PatternProgram], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Check and sweep the patterns of a program; its figures.
+
+    Args:
+        make: Makes the program of a pattern and its width.
+        options: Those of `metg`, with one number of devices.
+    """
+    figures = []
+    for pattern in options.patterns:
+        program = make(pattern, options.devices[0] * options.tasks_per_device)
+        checksum = program.check()
+        points = sweep(program.time, options.tasks_per_device, options.longest_us, options.sample_seconds)
+        figures.append({"pattern": pattern, "checksum": checksum, "points": [vars(point) for point in points]})
+    return figures

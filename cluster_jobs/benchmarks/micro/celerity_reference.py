@@ -8,40 +8,23 @@ the staging memory freed by it).
 
 from __future__ import annotations
 
-#: (ranks, devices per rank), the columns of the instruction graph figures.
-SHAPES = ((1, 1), (1, 4), (1, 16), (2, 4), (4, 4))
-#: Ranks, the columns of the command graph figures.
-RANKS = (1, 4, 16)
-
-INSTRUCTION_GRAPH_US: dict[str, tuple[float, ...]] = {
-    "soup": (3380, 3423, 3616, 4179, 4188),
-    "chain": (147, 145, 149, 520, 801),
-    "expanding_tree": (277, 278, 281, 751, 893),
-    "contracting_tree": (419, 421, 442, 828, 971),
-    "wave_sim": (1899, 8496, 43253, 11442, 11904),
-    "jacobi": (509, 2140, 37708, 3065, 3486),
+Figures = dict[str, tuple[tuple[float, int], ...]]
+#: (ranks, devices per rank), the columns of each level of graphs.
+SHAPES = {"instructions": ((1, 1), (1, 4), (1, 16), (2, 4), (4, 4)), "commands": ((1, 1), (4, 1), (16, 1))}
+#: Microseconds and number of nodes.
+INSTRUCTIONS: Figures = {
+    "soup": ((3380, 503), (3423, 503), (3616, 503), (4179, 503), (4188, 503)),
+    "chain": ((147, 43), (145, 43), (149, 43), (520, 161), (801, 281)),
+    "expanding_tree": ((277, 38), (278, 38), (281, 38), (751, 162), (893, 222)),
+    "contracting_tree": ((419, 173), (421, 173), (442, 173), (828, 310), (971, 370)),
+    "wave_sim": ((1899, 257), (8496, 2096), (43253, 9428), (11442, 2900), (11904, 2900)),
+    "jacobi": ((509, 75), (2140, 876), (37708, 13056), (3065, 1530), (3486, 1930)),
 }
-INSTRUCTIONS: dict[str, tuple[int, ...]] = {
-    "soup": (503, 503, 503, 503, 503),
-    "chain": (43, 43, 43, 161, 281),
-    "expanding_tree": (38, 38, 38, 162, 222),
-    "contracting_tree": (173, 173, 173, 310, 370),
-    "wave_sim": (257, 2096, 9428, 2900, 2900),
-    "jacobi": (75, 876, 13056, 1530, 1930),
-}
-COMMAND_GRAPH_US: dict[str, tuple[float, ...]] = {
-    "soup": (876, 1222, 1735),
-    "chain": (60.2, 240, 860),
-    "expanding_tree": (108, 255, 563),
-    "contracting_tree": (113, 260, 612),
-    "wave_sim": (739, 1580, 3570),
-    "jacobi": (187, 405, 1078),
-}
-COMMANDS: dict[str, tuple[int, ...]] = {
-    "soup": (103, 103, 103),
-    "chain": (39, 97, 97),
-    "expanding_tree": (34, 94, 94),
-    "contracting_tree": (34, 64, 64),
-    "wave_sim": (255, 655, 655),
-    "jacobi": (65, 165, 165),
+COMMANDS: Figures = {
+    "soup": ((876, 103), (1222, 103), (1735, 103)),
+    "chain": ((60.2, 39), (240, 97), (860, 97)),
+    "expanding_tree": ((108, 34), (255, 94), (563, 94)),
+    "contracting_tree": ((113, 34), (260, 64), (612, 64)),
+    "wave_sim": ((739, 255), (1580, 655), (3570, 655)),
+    "jacobi": ((187, 65), (405, 165), (1078, 165)),
 }

@@ -208,30 +208,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--restarts", type=int, help="of the runtime, instead of steps")
     parser.add_argument("--parts", type=int, default=10, help="rows of the table (default 10)")
     options = parser.parse_args(arguments)
+    parts = options.parts
     if options.minutes is not None:
-        title, unit, run = (
-            f"{options.minutes:g} minutes of mixed work",
-            "cycles/s",
-            run_mixed(options.minutes, options.parts),
-        )
+        title, unit, run = f"{options.minutes:g} minutes of mixed work", "cycles/s", run_mixed(options.minutes, parts)
     elif options.restarts is not None:
-        title, unit, run = f"{options.restarts} restarts", "restarts/s", run_restarts(options.restarts, options.parts)
+        title, unit, run = f"{options.restarts} restarts", "restarts/s", run_restarts(options.restarts, parts)
     else:
-        title, unit, run = f"{options.steps} steps of a tiny kernel", "steps/s", run_steps(options.steps, options.parts)
+        title, unit, run = f"{options.steps} steps of a tiny kernel", "steps/s", run_steps(options.steps, parts)
     rows: list[dict[str, Any]] = []
     for row in run:
         rows.append({"part": len(rows) + 1, **row})
         if celerity.is_master():
             report.write(options.output, rows)  # a long run that ends early has told of its parts
     if celerity.is_master():
-        report.show(
-            title,
-            ("part", unit, "resident by rank, MiB"),
-            (
-                [str(row["part"]), f"{row['per_s']:.0f}", " ".join(f"{mib:.1f}" for mib in row["resident_mib"])]
-                for row in rows
-            ),
-        )
+        columns = [("part", "{part}"), (unit, "{per_s:.0f}"), ("resident by rank, MiB", "{resident_mib}")]
+        told = [row | {"resident_mib": " ".join(f"{mib:.1f}" for mib in row["resident_mib"])} for row in rows]
+        report.show_rows(title, columns, told)
     return 0
 
 

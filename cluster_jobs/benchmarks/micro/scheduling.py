@@ -18,47 +18,28 @@ from cluster_jobs.benchmarks.internals import _native_testing
 from cluster_jobs.benchmarks.micro import celerity_reference as reference
 
 
-def measure(topology: str, ranks: int, devices: int, *, instructions: bool, rounds: int) -> dict[str, Any]:
+def measure(topology: str, ranks: int, devices: int, level: str, rounds: int) -> dict[str, Any]:
     """Time one topology; microseconds."""
     # In several calls, so that one disturbance of the machine does not hit all rounds.
     seconds: list[float] = []
     result: dict[str, Any] = {}
+    shape = {"num_ranks": ranks, "num_devices": devices, "num_rounds": max(2, rounds // 3)}
     for _ in range(3):
-        result = _native_testing.measure_generation(
-            topology,
-            num_ranks=ranks,
-            num_devices=devices,
-            with_instructions=instructions,
-            num_rounds=max(2, rounds // 3),
-        )
-        seconds += result["seconds"]
-    return {
-        "topology": topology,
-        "ranks": ranks,
-        "devices": devices,
-        "level": "instructions" if instructions else "commands",
-        "best_us": min(seconds) * 1e6,
-        "median_us": statistics.median(seconds) * 1e6,
-        "rounds": len(seconds),
-        "tasks": result["tasks"],
-        "commands": result["commands"],
-        "instructions": result["instructions"],
-    }
+        result = _native_testing.measure_generation(topology, with_instructions=level == "instructions", **shape)
+        seconds += result.pop("seconds")
+    row = {"topology": topology, "ranks": ranks, "devices": devices, "level": level}
+    row |= {"best_us": min(seconds) * 1e6, "median_us": statistics.median(seconds) * 1e6, "rounds": len(seconds)}
+    return row | {key: result[key] for key in ("tasks", "commands", "instructions")}
 
 
 def run(rounds: int) -> list[dict[str, Any]]:
     """All topologies and shapes, each with its reference figure."""
     rows = []
-    for topology, times in reference.INSTRUCTION_GRAPH_US.items():
-        for (ranks, devices), celerity_us, count in zip(
-            reference.SHAPES, times, reference.INSTRUCTIONS[topology], strict=True
-        ):
-            row = measure(topology, ranks, devices, instructions=True, rounds=rounds)
-            rows.append(row | {"celerity_us": celerity_us, "celerity_count": count})
-    for topology, times in reference.COMMAND_GRAPH_US.items():
-        for ranks, celerity_us, count in zip(reference.RANKS, times, reference.COMMANDS[topology], strict=True):
-            row = measure(topology, ranks, 1, instructions=False, rounds=rounds)
-            rows.append(row | {"celerity_us": celerity_us, "celerity_count": count})
+    for level, figures in (("instructions", reference.INSTRUCTIONS), ("commands", reference.COMMANDS)):
+        for topology, of_celerity in figures.items():
+            for shape, (celerity_us, count) in zip(reference.SHAPES[level], of_celerity, strict=True):
+                row = measure(topology, *shape, level, rounds)
+                rows.append(row | {"celerity_us": celerity_us, "celerity_count": count})
     return rows
 
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from time import perf_counter_ns
 from typing import Any
 
-from cluster_jobs.benchmarks import report
+from cluster_jobs.benchmarks import launching, report
 
 CASES = (("built-in", 1), ("built-in", 128), ("callable", 1), ("callable", 128))
 
@@ -28,30 +26,24 @@ def submit(mapper: str, steps: int) -> dict[str, Any]:
     from celerity_py import access
 
     def grown(chunk: Any, shape: tuple[int, int]) -> celerity.Region:
-        box = chunk.box
-        (low_y, low_x), (high_y, high_x) = box.min, box.max
-        return celerity.Region(
-            [
-                celerity.Box((max(low_y - 1, 0), low_x), (min(high_y + 1, shape[0]), high_x)),
-                celerity.Box((low_y, max(low_x - 1, 0)), (high_y, min(high_x + 1, shape[1]))),
-            ]
-        )
+        (low_y, low_x), (high_y, high_x) = chunk.box.min, chunk.box.max
+        tall = celerity.Box((max(low_y - 1, 0), low_x), (min(high_y + 1, shape[0]), high_x))
+        wide = celerity.Box((low_y, max(low_x - 1, 0)), (high_y, min(high_x + 1, shape[1])))
+        return celerity.Region([tall, wide])
 
     @celerity.kernel
     def wave_step(chunk: Any, u_next: Any, u: Any) -> None:
         raise AssertionError("a dry run executes nothing")
 
+    @celerity.kernel
+    def fill(chunk: Any, target: Any) -> None:
+        raise AssertionError("a dry run executes nothing")
+
     times: list[int] = []
     with celerity.Queue() as queue:
-        u = celerity.Buffer((512, 512), name="u")
-        u_next = celerity.Buffer((512, 512), name="u_next")
-
-        @celerity.kernel
-        def fill(chunk: Any, target: Any) -> None:
-            raise AssertionError("a dry run executes nothing")
-
-        queue.parallel_for(u.shape, fill, u.write(access.one_to_one()))
-        queue.parallel_for(u.shape, fill, u_next.write(access.one_to_one()))
+        u, u_next = (celerity.Buffer((512, 512), name=name) for name in ("u", "u_next"))
+        for buffer in (u, u_next):
+            queue.parallel_for(u.shape, fill, buffer.write(access.one_to_one()))
         started = perf_counter_ns()
         for _ in range(steps):
             before = perf_counter_ns()
@@ -79,16 +71,9 @@ def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
     rows = []
     for mapper, ranks in CASES:
         results = []
+        command = [sys.executable, "-m", __spec__.name, "--case", mapper, "--steps", str(steps)]
         for _ in range(repetitions):
-            command = [sys.executable, "-m", __spec__.name, "--case", mapper]
-            output = subprocess.run(  # noqa: S603 - this module
-                [*command, "--steps", str(steps)],
-                env=os.environ | {"CELERITY_DRY_RUN_RANKS": str(ranks)},
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=600,
-            ).stdout
+            output = launching.run(command, {"CELERITY_DRY_RUN_RANKS": str(ranks)}, 600)
             results.append(json.loads(output.splitlines()[-1]))
         rows.append(min(results, key=lambda row: row["median_us"]))
     return rows
@@ -105,23 +90,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(submit(options.case, options.steps)))
         return 0
     rows = run(options.steps, options.repetitions)
-    lines = [
-        [
-            row["mapper"],
-            str(row["ranks"]),
-            f"{row['median_us']:.1f}",
-            f"{row['p95_us']:.1f}",
-            f"{row['mean_without_blocking_us']:.1f}",
-            f"{row['blocked_s']:.3f}",
-            f"{row['scheduler_busy_us_per_task']:.1f}",
-        ]
-        for row in rows
-    ]
-    report.show(
-        f"Submitting {options.steps} wave_sim steps, µs per task on the application thread",
-        ("mapper", "ranks", "median", "95 %", "mean", "blocked in all, s", "scheduler busy per task"),
-        lines,
-    )
+    columns = [("mapper", "{mapper}"), ("ranks", "{ranks}"), ("median", "{median_us:.1f}"), ("95 %", "{p95_us:.1f}")]
+    columns += [("mean", "{mean_without_blocking_us:.1f}"), ("blocked in all, s", "{blocked_s:.3f}")]
+    columns.append(("scheduler busy per task", "{scheduler_busy_us_per_task:.1f}"))
+    title = f"Submitting {options.steps} wave_sim steps, µs per task on the application thread"
+    report.show_rows(title, columns, rows)
     report.write(options.output, rows)
     return 0
 

@@ -75,38 +75,19 @@ def main(arguments: list[str] | None = None) -> int:
                 for traced in (False, True) if number % 2 else (True, False):
                     runs[traced].append(measure_apart(size, steps, Path(folder, "trace.json") if traced else None))
             off, on = ([statistics.median(figures) for figures in zip(*runs[traced], strict=True)] for traced in runs)
-            rows.append(
-                {
-                    "size": size,
-                    "steps": steps,
-                    "us_per_step": 1e6 * off[0] / steps,
-                    "us_per_step_traced": 1e6 * on[0] / steps,
-                    "processor_us_per_step": 1e6 * off[1] / steps,
-                    "processor_us_per_step_traced": 1e6 * on[1] / steps,
-                    "writing_us_per_step": 1e6 * (on[2] - off[2]) / steps,
+            row: dict[str, float] = {"size": size, "steps": steps}
+            for suffix, run in (("", off), ("_traced", on)):
+                row |= {
+                    f"us_per_step{suffix}": 1e6 * run[0] / steps,
+                    f"processor_us_per_step{suffix}": 1e6 * run[1] / steps,
                 }
-            )
-    report.show(
-        "Steps of a wave without and with a timeline",
-        ("grid", "steps", "without", "with", "processor, without", "processor, with", "writing the file, per step"),
-        (
-            [
-                f"{row['size']:.0f}²",
-                f"{row['steps']:.0f}",
-                *(
-                    f"{row[name]:.1f} us"
-                    for name in (
-                        "us_per_step",
-                        "us_per_step_traced",
-                        "processor_us_per_step",
-                        "processor_us_per_step_traced",
-                        "writing_us_per_step",
-                    )
-                ),
-            ]
-            for row in rows
-        ),
-    )
+            rows.append(row | {"writing_us_per_step": 1e6 * (on[2] - off[2]) / steps})
+    columns = [("grid", "{size}²"), ("steps", "{steps}")]
+    columns += [("without", "{us_per_step:.1f} us"), ("with", "{us_per_step_traced:.1f} us")]
+    columns += [("processor, without", "{processor_us_per_step:.1f} us")]
+    columns += [("processor, with", "{processor_us_per_step_traced:.1f} us")]
+    columns += [("writing the file, per step", "{writing_us_per_step:.1f} us")]
+    report.show_rows("Steps of a wave without and with a timeline", columns, rows)
     report.write(options.output, rows)
     return 0
 

@@ -57,14 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     rows = [{"rank": rank, "idle": idle, "blocked": blocked} for rank, (idle, blocked) in enumerate(figures.tolist())]
     idle, blocked = figures.sum(axis=0)
-    report.show(
-        f"Processor time over wall time of {size} waiting rank(s)",
-        ("rank", "idle", "blocked"),
-        (
-            [str(row["rank"]), f"{row['idle']:.1%}", f"{row['blocked']:.1%}"]
-            for row in (*rows, {"rank": "all", "idle": idle, "blocked": blocked})
-        ),
-    )
+    columns = [("rank", "{rank}"), ("idle", "{idle:.1%}"), ("blocked", "{blocked:.1%}")]
+    everybody = {"rank": "all", "idle": idle, "blocked": blocked}
+    report.show_rows(f"Processor time over wall time of {size} waiting rank(s)", columns, [*rows, everybody])
     report.write(options.output, rows)
     return 0
 

@@ -20,7 +20,6 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,30 +154,24 @@ def measure(
     places = [
         Configuration(size, gpus, layout) for size in options.size for gpus in options.gpus for layout in options.layout
     ]
-    runs: dict[tuple[Configuration, str], list[dict[str, Any]]] = {}
-    problems = []
-    deadline = time.monotonic() + options.seconds
-    for repetition in range(options.repetitions):
-        for where in places:
-            for program in programs if repetition % 2 == 0 else reversed(programs):
-                if not _can_run(program, where.layout, where.gpus):
-                    continue
-                if time.monotonic() > deadline:
-                    if repetition == 0:
-                        problems.append(f"{where} {program.label}: no time to run it; raise --seconds")
-                    continue
-                try:
-                    figures = runner.figures(program, where)
-                except RuntimeError as error:
-                    problems.append(str(error))
-                    continue
-                runs.setdefault((where, program.label), []).append(figures)
-                place = f"{where.size:7} {where.gpus} {where.layout:8}"
-                print(f"{place} {program.label:20} {figures['us_per_step']:11.1f} µs", flush=True)
+
+    def run(item: tuple[Configuration, Program]) -> dict[str, Any]:
+        where, program = item
+        figures = runner.figures(program, where)
+        place = f"{where.size:7} {where.gpus} {where.layout:8}"
+        print(f"{place} {program.label:20} {figures['us_per_step']:11.1f} µs", flush=True)
+        return figures
+
+    groups = [[(at, program) for program in programs if _can_run(program, at.layout, at.gpus)] for at in places]
+    found, problems = launching.in_turns(groups, run, lambda item: f"{item[0]} {item[1].label}", options)
+    runs: dict[Configuration, dict[str, list[dict[str, Any]]]] = {where: {} for where in places}
+    for (where, program), figures in found:
+        runs[where].setdefault(program.label, []).append(figures)
     rows = []
     for where in places:
-        labels = [program.label for program in programs if (where, program.label) in runs]
-        medians = {label: _summary(runs[where, label]) for label in labels}
+        medians = {
+            program.label: _summary(runs[where][program.label]) for program in programs if program.label in runs[where]
+        }
         rows.append({"app": runner.app.name, **vars(where), "programs": medians})
     return rows, problems
 
@@ -251,26 +244,14 @@ def show(rows: Sequence[dict[str, Any]], title: str) -> None:
                     f"{row['gpus']}",
                     f"{program['us_per_step']:.1f}",
                     f"{min(times):.1f} to {max(times):.1f}",
-                    *("-" if value is None else f"{value:.2f}" for value in (figures[0], ratio)),
+                    *map(report.number, (figures[0], ratio)),
                     *("-" if share is None else f"{100 * share:.0f} %" for share in figures[1:]),
                     str(len(times)),
                     *(_growth(program["runs"][-1]) if grows else ()),
                 ]
             )
-    columns = [
-        "size",
-        "layout",
-        "program",
-        "devices",
-        "µs per step",
-        "runs",
-        "speedup",
-        "/ by hand",
-        "efficiency",
-        "of limit",
-        "count",
-    ]
-    columns += ["resizes, rank 0", "bytes copied for them"] if grows else []
+    columns = [*("size", "layout", "program", "devices", "µs per step", "runs", "speedup", "/ by hand")]
+    columns += ["efficiency", "of limit", "count", *(("resizes, rank 0", "bytes copied for them") if grows else ())]
     report.show(title, columns, sorted(lines, key=lambda line: (-int(line[0]), *line[1:3], int(line[3]))), num_names=3)
 
 
@@ -283,20 +264,15 @@ def _variant(program: dict[str, Any]) -> str:
     return "/".join(sorted({str(run["variant"]) for run in program.get("runs", ()) if run.get("variant")}))
 
 
-def _integers(text: str) -> list[int]:
-    values = [int(item) for item in text.split(",")]
-    if not values or min(values) < 1:
-        raise argparse.ArgumentTypeError(f"must be positive numbers such as 1,2,4, not {text}")
-    return sorted(set(values))
-
-
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
     parser.add_argument("--app", choices=tuple(APPS), default="wave_sim", help="what is computed (default wave_sim)")
-    parser.add_argument("--gpus", type=_integers, help="numbers of devices (default 1,2,4,8, as many as there are)")
+    parser.add_argument(
+        "--gpus", type=report.integers, help="numbers of devices (default 1,2,4,8, as many as there are)"
+    )
     parser.add_argument("--layout", type=report.names_among(LAYOUTS), default=list(LAYOUTS), help="process,rank")
-    parser.add_argument("--size", type=_integers, help="one size or several; by application if left out")
+    parser.add_argument("--size", type=report.integers, help="one size or several; by application if left out")
     parser.add_argument(
         "--programs", type=report.names_among(("ours", "peer")), default=["ours", "peer"], help="ours,peer"
     )
@@ -362,8 +338,6 @@ def main(arguments: list[str] | None = None) -> int:
             except RuntimeError as error:
                 problems.append(str(error))
     add_speedups(rows)
-    for problem in problems:
-        print(problem, file=sys.stderr)
     show(rows, f"Strong scaling of {app.name}, medians")
     has_limits = any("limit_per_s" in row for row in rows)
     print(
@@ -373,12 +347,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     if options.output:
         report.write(options.output, rows, **figures, problems=problems)
-        try:
-            for path in scaling_plot.save(rows, app.title, options.output):
-                print(f"Plot: {path.resolve()}")
-        except RuntimeError as error:
-            print(f"No plot: {error} Where it is installed, --merge {options.output.name} draws it.")
-    return int(bool(problems))
+        merging = f" Where it is installed, --merge {options.output.name} draws it."
+        report.show_plot(lambda: scaling_plot.save(rows, app.title, options.output), merging)
+    return report.status_of(problems)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 
 In layout `process`, one process drives all GPUs with streams, events and peer copies. In layout `rank`, each GPU has a
 rank of its own, and data travels through NCCL. Kernels are compiled as the runtime compiles them. The modules
-`…_process` and `…_nccl` say how each program does it.
+`…_process`, `…_nccl` and `gathers` say how each program does it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ from cluster_jobs.benchmarks.scaling.peers import (
     batches,
     blur,
     bodies,
+    gathers,
     light,
     matmul,
     matmul_nccl,
     matmul_process,
-    nbody_nccl,
-    nbody_process,
     ranks,
-    rsim_nccl,
-    rsim_process,
     slabs_nccl,
     slabs_process,
     wave,
@@ -54,8 +51,8 @@ class Peer(NamedTuple):
 PEERS = {
     "convolution": Peer(blur.Blur, slabs_process.Gpu, slabs_nccl.Rank),
     "matmul": Peer(matmul.Products, matmul_process.Gpu, matmul_nccl.Rank),
-    "nbody": Peer(bodies.Bodies, nbody_process.Gpu, nbody_nccl.Rank),
-    "rsim": Peer(light.Light, rsim_process.Gpu, rsim_nccl.Rank),
+    "nbody": Peer(bodies.Bodies, gathers.Gpu, gathers.Rank),
+    "rsim": Peer(light.Light, light.Gpu, light.Rank),
     "wave_sim": Peer(wave.Wave, slabs_process.Gpu, slabs_nccl.Rank),
 }
 PROGRAMS = {

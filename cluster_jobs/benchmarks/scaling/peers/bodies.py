@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks.scaling.peers import kernels
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem
+from cluster_jobs.benchmarks.scaling.peers import gathers, kernels
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
 import nbody
@@ -24,9 +23,7 @@ import nbody
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BODY_BYTES = 16
 # A launch adds up the pull of all bodies; of the own bodies, which it puts aside; or of all others, added to that.
-WHOLE, FROM_OWN, FROM_OTHERS = 0, 1, 2
 KERNEL = r"""
 __global__ void __launch_bounds__(BLOCK, 2)
 nbody_step(const float4* positions, float4* const* moved, const int num_moved, float4* velocities, float4* pulls,
@@ -64,65 +61,53 @@ nbody_step(const float4* positions, float4* const* moved, const int num_moved, f
 """
 
 
-class Share:
+class Share(gathers.Share):
     """The bodies of one GPU: positions of all bodies twice, and velocities of its own.
 
-    In a step of parity p, `arrays[p]` is read and `arrays[1 - p]` written. All GPUs have equally many bodies, but for
-    the last one; the arrays are as long as if it had, too.
+    In a step of parity p, `arrays[p]` is read and `arrays[1 - p]` written.
     """
 
-    def __init__(self, device: int, num_bodies: int, part: int, parts: int) -> None:
-        import cupy
+    items, item_bytes = "bodies", 16
 
-        self.cupy, self.device, self.num_bodies = cupy, cupy.cuda.Device(device), num_bodies
-        self.capacity = -(-num_bodies // parts)  # of a GPU
-        self.first, self.end = (min((part + side) * self.capacity, num_bodies) for side in (0, 1))
-        if self.first == self.end:
-            raise SystemExit(f"{num_bodies} bodies are too few for {parts} GPUs")
+    def __init__(self, device: int, num_bodies: int, part: int, parts: int) -> None:
+        super().__init__(device, num_bodies, part, parts)
         blocks = -(-(self.end - self.first) // nbody.GROUP)
         source = nbody.ACCELERATION_SOURCE + KERNEL
         self.kernel = celerity.CudaKernel(source, "nbody_step", block=(32 * nbody.WARPS,), grid=(blocks,))
         with self.device:
-            self.arrays = [cupy.zeros((parts * self.capacity, 4), np.float32) for _ in (0, 1)]
-            self.velocities = cupy.zeros((self.end - self.first, 4), np.float32)
-            self.pulls = cupy.zeros_like(self.velocities)
-        self.set_destinations([[], []])
+            self.arrays = [self.cupy.zeros((parts * self.capacity, 4), np.float32) for _ in (0, 1)]
+            self.velocities = self.cupy.zeros((self.end - self.first, 4), np.float32)
+            self.pulls = self.cupy.zeros_like(self.velocities)
+        self.bases = [int(array.data.ptr) for array in self.arrays]
+        self.set_destinations([])
         self.reset()
 
-    def set_destinations(self, others: Sequence[Sequence[int]]) -> None:
-        """Set where else a step can store new positions: the others' arrays, by parity of the written array."""
-        self._launches = {}
-        for name, extra in (("here", [[], []]), ("everywhere", others)):
-            with self.device:
-                tables = [
-                    self.cupy.asarray([array.data.ptr, *addresses], dtype=np.uint64)
-                    for array, addresses in zip(self.arrays, extra, strict=True)
-                ]
-            for part in (WHOLE, FROM_OWN, FROM_OTHERS):
-                self._launches[part, name] = [self._bind(part, parity, tables[1 - parity]) for parity in (0, 1)]
+    @staticmethod
+    def written(step: int) -> int:
+        """The array that is not read."""
+        return 1 - step
 
-    def _bind(self, part: int, parity: int, destinations: Any) -> kernels.Launch:
-        numbers = map(np.int64, (self.num_bodies, self.first, self.end))
+    def set_destinations(self, others: Sequence[Share]) -> None:
+        """Prepare the launches, by parity."""
+        for name, shares in (("here", [self]), ("everywhere", [self, *others])):
+            with self.device:
+                tables = [self.cupy.asarray([of.bases[row] for of in shares], dtype=np.uint64) for row in (0, 1)]
+            for work in (gathers.WHOLE, gathers.FROM_OWN, gathers.FROM_OTHERS):
+                self._launches[work, name] = [self._bind(work, parity, tables[1 - parity]) for parity in (0, 1)]
+
+    def _bind(self, work: int, parity: int, destinations: Any) -> kernels.Launch:
+        numbers = map(np.int64, (self.count, self.first, self.end))
         constants = (nbody.TIME_STEP, nbody.SOFTENING * nbody.SOFTENING)
-        count = np.int32(len(destinations))
-        values = (self.arrays[parity], destinations, count, self.velocities, self.pulls, np.int32(part), *numbers)
-        return kernels.Launch(self.kernel, self.device.id, *values, *constants)
+        data = (self.arrays[parity], destinations, np.int32(len(destinations)), self.velocities, self.pulls)
+        return kernels.Launch(self.kernel, self.device.id, *data, np.int32(work), *numbers, *constants)
 
     def reset(self) -> None:
         """Put all bodies back to where they start."""
-        positions, velocities = nbody.galaxies(self.num_bodies)
+        positions, velocities = nbody.galaxies(self.count)
         with self.device:
-            self.arrays[0][: self.num_bodies] = self.cupy.asarray(positions)
+            self.arrays[0][: self.count] = self.cupy.asarray(positions)
             self.velocities[:] = self.cupy.asarray(velocities[self.first : self.end])
             self.cupy.cuda.runtime.deviceSynchronize()
-
-    def launch(self, part: int, parity: int, stream: Any, destinations: str = "here") -> None:
-        """Enqueue a step or a part of it; the new positions are stored "here" or, by peer access, "everywhere"."""
-        self._launches[part, destinations][parity](stream)
-
-    def address(self, parity: int) -> int:
-        """Where the own positions begin."""
-        return int(self.arrays[parity].data.ptr) + self.first * BODY_BYTES
 
     def result(self) -> NDArray[np.float32]:
         """Positions and velocities of the own bodies after an even number of steps, (2, n, 4)."""
@@ -130,7 +115,7 @@ class Share:
             return np.stack([self.arrays[0][self.first : self.end].get(), self.velocities.get()])
 
 
-class Bodies(Problem):
+class Bodies(gathers.GatheredProblem):
     """Two galaxies.
 
     Raises:
@@ -144,6 +129,10 @@ class Bodies(Problem):
         super().__init__(options)
         if options.check and options.size > nbody.MOST_VERIFIED_FULLY:
             raise SystemExit(f"--check takes up to {nbody.MOST_VERIFIED_FULLY} bodies, not {options.size}")
+
+    def share(self, device: int, part: int, parts: int) -> Share:
+        """The bodies of a GPU."""
+        return Share(device, self.options.size, part, parts)
 
     def title(self) -> str:
         """The heading of the table."""

@@ -7,16 +7,18 @@ Transport and light are computed by the source of `cluster_jobs/apps/rsim.py` it
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks.scaling.peers import kernels
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step
+from cluster_jobs.benchmarks.scaling.peers import gathers, kernels
+from cluster_jobs.benchmarks.scaling.peers.problem import Step, on_each
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
 import room
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Scene = room.Room
-LIGHT_BYTES = 4
-ALIGNMENT = 4  # patches of a GPU are a multiple of it, so that exchanged data is aligned to 16 bytes
 SOURCE = (
     rsim.ROOM_SOURCE
     + r"""
@@ -58,21 +58,15 @@ advance_light(float* const* histories, const int num_histories, const float* his
 )
 
 
-class Share:
-    """The patches of one GPU: how light gets to them, and the history of all patches.
+class Share(gathers.Share):
+    """The patches of one GPU: how light gets to them, and the history of all patches."""
 
-    All GPUs have equally many patches, but for the last one; rows of the history are as long as if it had, too.
-    """
+    items, item_bytes = "patches", 4
+    alignment = 4  # so that exchanged data is aligned to 16 bytes
 
     def __init__(self, device: int, scene: Scene, steps: int, part: int, parts: int) -> None:
-        import cupy
-
-        self.cupy, self.device, self.patches, self.steps = cupy, cupy.cuda.Device(device), len(scene.emission), steps
-        self.capacity = -(-self.patches // (parts * ALIGNMENT)) * ALIGNMENT  # of a GPU
-        self.row_length = parts * self.capacity
-        self.first, self.end = (min((part + side) * self.capacity, self.patches) for side in (0, 1))
-        if self.first == self.end:
-            raise SystemExit(f"{self.patches} patches are too few for {parts} GPUs")
+        super().__init__(device, len(scene.emission), part, parts)
+        cupy, self.steps, self.row_length = self.cupy, steps, parts * self.capacity
         own = self.end - self.first
         grid = (min(own, rsim.BLOCKS),)
         find_transport, self.kernel = (
@@ -81,40 +75,38 @@ class Share:
         )
         with self.device:
             self.history = cupy.zeros((steps, self.row_length), np.float32)
-            self.factors = cupy.zeros((own, self.patches), np.float32)
-            self.delays = cupy.zeros((own, self.patches), np.uint8)
+            self.factors = cupy.zeros((own, self.count), np.float32)
+            self.delays = cupy.zeros((own, self.count), np.uint8)
             self.emission, geometry = cupy.asarray(scene.emission), cupy.asarray(scene.geometry)
-            numbers = map(np.int64, (self.patches, self.first, self.end))
+            numbers = map(np.int64, (self.count, self.first, self.end))
             arguments = (self.factors, self.delays, geometry, *numbers, rsim.reach_of(steps))
             kernels.Launch(find_transport, device, *arguments)(cupy.cuda.Stream.null)
             cupy.cuda.runtime.deviceSynchronize()
-        self._launches: dict[str, list[kernels.Launch]] = {}
+        row_bytes = self.row_length * self.item_bytes
+        self.bases = [int(self.history.data.ptr) + step * row_bytes for step in range(steps)]
         self.set_destinations([])
 
-    def set_destinations(self, others: Sequence[int]) -> None:
-        """Say where else a step can store its part of a row: addresses of the others' histories."""
-        numbers = tuple(map(np.int64, (self.patches, self.row_length, self.first, self.end)))
+    @staticmethod
+    def written(step: int) -> int:
+        """The row of the step."""
+        return step
+
+    def set_destinations(self, others: Sequence[Share]) -> None:
+        """Prepare the launches of all steps."""
+        numbers = tuple(map(np.int64, (self.count, self.row_length, self.first, self.end)))
         data = (self.history, self.factors, self.delays, self.emission)
-        for name, addresses in (("here", []), ("everywhere", others)):
+        for name, shares in (("here", [self]), ("everywhere", [self, *others])):
             with self.device:
-                table = self.cupy.asarray([self.history.data.ptr, *addresses], dtype=np.uint64)
+                table = self.cupy.asarray([of.bases[0] for of in shares], dtype=np.uint64)
             fixed = (table, np.int32(len(table)), *data, *numbers)
-            self._launches[name] = [
+            self._launches[gathers.WHOLE, name] = [
                 kernels.Launch(self.kernel, self.device.id, *fixed, np.int32(step)) for step in range(self.steps)
             ]
-
-    def launch(self, step: int, stream: Any, destinations: str = "here") -> None:
-        """Enqueue a step; its part of the row is stored "here" or, by peer access, "everywhere"."""
-        self._launches[destinations][step](stream)
-
-    def address(self, step: int) -> int:
-        """Where the own part of a row begins."""
-        return int(self.history.data.ptr) + (step * self.row_length + self.first) * LIGHT_BYTES
 
     def result(self) -> NDArray[np.float32]:
         """All that is known here of the light, (steps, patches)."""
         with self.device:
-            history: NDArray[np.float32] = self.history.get()[:, : self.patches]
+            history: NDArray[np.float32] = self.history.get()[:, : self.count]
         return history
 
     def reset(self) -> None:
@@ -124,19 +116,62 @@ class Share:
             self.cupy.cuda.runtime.deviceSynchronize()
 
 
-def counted(step: Step, steps: int) -> Step:
-    """Enqueues one step after the other, whatever the parity; after the last one, the first again."""
-    number = -1
-
-    def enqueue(parity: int) -> None:
-        nonlocal number
-        number = (number + 1) % steps
-        step(number)
-
-    return enqueue
+def counted(step: Step, rows: Sequence[int]) -> Step:
+    """Enqueues one step after the other, whatever the parity; after that of the last row, the first again."""
+    numbers = itertools.cycle(range(len(rows)))
+    return lambda _parity: step(next(numbers))
 
 
-class Light(Problem):
+class Gpu(gathers.Gpu):
+    """A GPU of one process, which takes one step after the other."""
+
+    overlaps = False
+
+    @classmethod
+    def variants(cls, workers: list[Self]) -> dict[str, Step]:
+        """By name, the ways to enqueue a step on all GPUs."""
+        import cupy
+
+        with workers[0].share.device:
+            complete = cupy.cuda.Event(disable_timing=True)
+        steps: dict[str, Step] = {"plain": on_each(workers, cls.plain)}
+        steps["storing"] = partial(store_everywhere, workers, complete)
+        return {name: counted(step, workers[0].share.bases) for name, step in steps.items()}
+
+
+def store_everywhere(gpus: Sequence[gathers.Gpu], complete: Any, step: int) -> None:
+    """Enqueue a step on all GPUs: kernels that store their parts of the row everywhere.
+
+    All streams wait for one event of the first GPU, whose stream waits for all others. That takes the fewest calls from
+    Python.
+    """
+    first, others = gpus[0], gpus[1:]
+    for gpu in gpus:
+        gpu.runtime.setDevice(gpu.device)
+        if gpu is not first:
+            gpu.stream.wait_event(complete)
+        gpu.share.launch(gathers.WHOLE, step, gpu.stream, "everywhere")
+        if gpu is not first:
+            gpu.arrived[0].record(gpu.stream)
+    first.runtime.setDevice(first.device)
+    for gpu in others:
+        first.stream.wait_event(gpu.arrived[0])
+    complete.record(first.stream)
+
+
+class Rank(gathers.Rank):
+    """A rank, which takes one step after the other. A step needs the whole row, so there is nothing to do meanwhile."""
+
+    overlaps = False
+
+    @classmethod
+    def variants(cls, workers: list[Self]) -> dict[str, Step]:
+        """The only way to enqueue a step."""
+        (rank,) = workers
+        return {"plain": counted(rank.plain, rank.share.bases)}
+
+
+class Light(gathers.GatheredProblem):
     """A room of about as many patches as are asked for, and an even number of steps."""
 
     default_size, size_help = 16384, "patches of the room, about"
@@ -146,6 +181,10 @@ class Light(Problem):
         super().__init__(options)
         options.steps += options.steps % 2
         self.scene = room.furnish(options.size)
+
+    def share(self, device: int, part: int, parts: int) -> Share:
+        """The patches of a GPU."""
+        return Share(device, self.scene, self.options.steps, part, parts)
 
     @property
     def checked_steps(self) -> int:
