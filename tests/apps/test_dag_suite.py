@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks.dags import dag_measure, dag_suite, dag_table
+from cluster_jobs.benchmarks.dags import dag_lines, dag_measure, dag_suite, dag_table
 from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed
 from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, build, joined
 
@@ -227,6 +227,16 @@ def test_files_of_several_runs_are_shown_as_one_and_the_last_one_counts(tmp_path
     ]  # fmt: skip
     assert [item["commit"] for item in figures["environments"]] == ["a", "b"]
     assert figures["summary"]["means"][0]["six"] == pytest.approx(1.0)
+
+
+def test_lines_and_tokens_are_counted_without_layout_comments_and_accesses() -> None:
+    source = 'def f(x):\n    """Say it."""\n\n    # why\n    y = (1,\n         2)\n    return x(y)  # so\n'
+    assert dag_lines.size_of(source) == {"lines": 4, "tokens": 18}
+    assert dag_lines.size_of_cuda("// no\n    a[i] += 2.5f * b; // yes\n") == {"lines": 1, "tokens": 9}
+    row = dag_lines.count("VEC")
+    assert row["accesses"] == 18, "four calls, and the mapper of one"
+    assert row["by_hand"]["tokens"] == row["ours"]["tokens"] - 18 + row["schedule"]["tokens"]
+    assert (row["calls"], row["calls_by_hand"]) == (4, 2 + 2 + 3 + 1 + 2 + 1 + 1)
 
 
 def _options(**changed: Any) -> argparse.Namespace:
