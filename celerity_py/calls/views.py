@@ -14,6 +14,7 @@ import numpy as np
 from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.calls import padding
 from celerity_py.calls.hidden_mistakes import out_of_bounds
+from celerity_py.calls.indices import no_integer, shifted
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
     DimensionMismatch,
@@ -24,7 +25,6 @@ from celerity_py.scheduler.errors import (
 from celerity_py.vocabulary.foreign_arrays import is_foreign, to_numpy
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
-from celerity_py.vocabulary.parts import IndexSpacePart
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators
 from celerity_py.vocabulary.static_types import Element, PaddingMode
 from celerity_py.vocabulary.type_rules import can_hold, can_take, describe_value, is_masked, refuse_masked, refuse_value
@@ -335,7 +335,7 @@ class View(HolderRecord, Generic[Element]):
         if self._parts:
             base, allocated = self._memory_of(span, index)
             shifts = [a - b for a, b in zip(origin, allocated.min, strict=True)]
-            local = [_shift(item, shift) for item, shift in zip(local, shifts, strict=True)]
+            local = [shifted(item, shift) for item, shift in zip(local, shifts, strict=True)]
         local.append(...)  # so that integers alone give a 0-d array and no scalar
         result: np.ndarray[Any, Any] = base[tuple(local)]
         return result
@@ -379,7 +379,7 @@ class View(HolderRecord, Generic[Element]):
         try:
             position = operator.index(item)
         except TypeError:
-            raise self._unsupported(index, _no_integer(item)) from None
+            raise self._unsupported(index, no_integer(item)) from None
         if position < 0:
             self._refuse_negative(index)
         return position
@@ -463,18 +463,6 @@ class View(HolderRecord, Generic[Element]):
 
 
 refuse_operators(View, View._refuse_operator, equality=True)
-
-
-def _no_integer(item: Any) -> str:
-    """Why an item is none of an index, and what to write."""
-    if isinstance(item, IndexSpacePart):
-        return "A chunk or part is no index, but its box is: view[chunk.box]."
-    return "Fancy indexing goes through view.array, whose origin is view.box.min; regions are indexed box by box."
-
-
-def _shift(item: Any, shift: int) -> Any:
-    """An integer or slice of an index, so many elements further on."""
-    return slice(item.start + shift, item.stop + shift, item.step) if isinstance(item, slice) else item + shift
 
 
 def _arrays_in(value: Any) -> Any:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from tests.property.draws import SeededDraws, choice
 from tests.property.illegal_run import run_illegal
-from tests.property.mistakes import Illegal
+from tests.property.mistake import Illegal
 from tests.property.misuse import ALL_MISTAKES
 from tests.property.program_generator import seeded_program
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.property.illegal_replays import make_mistake
-from tests.property.mistakes import Illegal, Tampering
+from tests.property.mistake import Illegal, Tampering
 from tests.property.programs import (
     ON_HOST,
     Access,

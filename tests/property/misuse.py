@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.property import illegal_replays
+from tests.property import (
+    illegal_replays,
+    mistakes_of_ranks,  # noqa: F401 - its mistakes are among MISTAKES then
+)
 from tests.property.draws import Draws, choice
-from tests.property.mistakes import MISTAKES, Illegal, Tampering, large_kernels, shape_of
+from tests.property.mistake import MISTAKES, Illegal, Tampering, large_kernels
+from tests.property.mistakes import shape_of
 from tests.property.programs import Access, Kernel, Program
 from tests.verification.contexts import native_region
 from tests.verification.elements import full_box

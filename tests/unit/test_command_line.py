@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The command line: version, info, demo, and the launch of programs."""
+"""The command line: version, info, demo, and completion."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,18 +15,10 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py.cli import bind_rank, demo
+from celerity_py.cli import demo
 from celerity_py.cli.main import main
-from celerity_py.cli.run import choose_launch
-from celerity_py.cli.words import CommandError
-from tests.failures.launching import Outcome, run
-
-COMMAND = (sys.executable, "-m", "celerity_py")
-
-
-def command_line(*arguments: str, num_ranks: int | None = None, **variables: str) -> Outcome:
-    return run(num_ranks, *COMMAND, *arguments, variables=variables)
-
+from tests.failures.launching import run
+from tests.support.command_lines import COMMAND, command_line
 
 # ---- all commands
 
@@ -215,147 +206,6 @@ def test_a_picture_gets_the_folder_that_it_lacks_and_one_that_fills_the_disk_is_
     assert f"celerity-py demo: {picture}: No space left on device." in outcome.errors
 
 
-# ---- run
-
-
-PROGRAM = (
-    "import sys, celerity_py as c\nwith c.Queue(): print(c.rank(), c.size(), *sys.argv[1:])\nsys.exit(int(sys.argv[1]))"
-)
-
-
-@pytest.mark.parametrize("num_ranks", [1, 2])
-def test_run_starts_the_ranks_and_passes_arguments_and_the_exit_status(tmp_path: Path, num_ranks: int) -> None:
-    program = tmp_path / "app.py"
-    program.write_text(PROGRAM)
-    outcome = command_line("run", "-n", str(num_ranks), str(program), "3", "--size", "-n", CELERITY_BACKEND="cpu")
-    assert outcome.status == 3, outcome.errors
-    expected = [f"{rank} {num_ranks} 3 --size -n" for rank in range(num_ranks)]
-    assert sorted(outcome.output.splitlines()) == expected
-
-
-def test_run_takes_a_module() -> None:
-    outcome = command_line("run", "-n", "2", "-m", "celerity_py", "demo", "--size", "32", "--steps", "4")
-    assert outcome.status == 0, outcome.errors
-    assert "2 rank(s)" in outcome.output
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("-n", "2"), "no program is given. Name a file, such as app.py, or a module with -m."),
-        (("-n", "2", "nowhere.py"), "there is no file nowhere.py."),
-        (("-n", "2", "--launcher", "'", "-m", "this"), "--launcher=' is not understood: no closing quotation."),
-        (("-n", "2", "--launcher", " ", "-m", "this"), "--launcher names no command, such as 'mpiexec -f hosts'."),
-        (
-            ("-n", "2", "--launcher", "no-such-launcher", "-m", "this"),
-            "no-such-launcher cannot be started: No such file",
-        ),
-    ],
-)
-def test_run_says_what_it_lacks(words: tuple[str, ...], text: str) -> None:
-    outcome = command_line("run", *words)
-    assert outcome.status == 1
-    assert outcome.errors.startswith(f"celerity-py run: {text}")
-
-
-def test_run_counts_ranks_from_one() -> None:
-    outcome = command_line("run", "-n", "0", "app.py")
-    assert outcome.status == 2
-    assert "argument -n: expected an integer from 1 on, not '0'" in outcome.errors
-
-
-def test_run_is_refused_below_a_launcher() -> None:
-    with pytest.raises(CommandError, match="has started this process as one of 4"):
-        choose_launch(2, {"PMI_SIZE": "4", "PMI_RANK": "0"})
-
-
-def test_one_rank_needs_no_launcher() -> None:
-    assert choose_launch(1, {}).words == []
-
-
-def _fake_srun(folder: Path, offered: str) -> None:
-    srun = folder / "srun"
-    srun.write_text(f"#!/bin/sh\necho 'MPI plugin types are...'\nfor name in {offered}; do echo \"\t$name\"; done\n")
-    srun.chmod(0o755)
-
-
-def test_in_a_slurm_job_srun_starts_equal_numbers_of_ranks_on_all_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _fake_srun(tmp_path, "none pmi2 pmix")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_ON_NODE": "64"}
-    launch = choose_launch(8, job)
-    assert launch.words[0] == "srun"
-    assert launch.words[2:] == [
-        *("--ntasks=8", "--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=16"),
-        "--cpu-bind=cores",
-    ]
-    assert launch.reason.startswith("Slurm job 7, whose srun speaks with ")
-    in_a_step = {**job, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}
-    assert "--overlap" in choose_launch(8, in_a_step).words
-    assert "--nodes=1" in choose_launch(1, job).words
-
-
-def test_an_srun_that_does_not_speak_with_the_library_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _fake_srun(tmp_path, "none")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    launch = choose_launch(2, {"SLURM_JOB_ID": "7"})
-    assert Path(launch.words[0]).name == "mpiexec"
-    assert "does not speak with" in launch.reason
-
-
-# ---- the binding of ranks
-
-
-def _write_topology(folder: Path, places: list[tuple[int, int]]) -> None:
-    for processor, (socket, core) in enumerate(places):
-        topology = folder / f"cpu{processor}" / "topology"
-        topology.mkdir(parents=True)
-        (topology / "physical_package_id").write_text(f"{socket}\n")
-        (topology / "core_id").write_text(f"{core}\n")
-
-
-def test_hardware_threads_of_a_core_and_cores_of_a_socket_stay_together(tmp_path: Path) -> None:
-    # Two sockets with four cores each; the second threads of all cores come behind the first ones.
-    places = [(processor % 2, processor // 2) for processor in range(8)]
-    _write_topology(tmp_path, 2 * places)
-    cores = bind_rank.cores_of_host(set(range(16)), tmp_path)
-    assert cores == [[0, 8], [2, 10], [4, 12], [6, 14], [1, 9], [3, 11], [5, 13], [7, 15]]
-    assert bind_rank.share_of(cores, 0, 2) == {0, 2, 4, 6, 8, 10, 12, 14}
-    assert bind_rank.share_of(cores, 1, 2) == {1, 3, 5, 7, 9, 11, 13, 15}
-    assert bind_rank.share_of(cores, 1, 3) == set(range(16)), "with two or three cores each, ranks share all"
-    assert bind_rank.cores_of_host({2, 6, 10}, tmp_path) == [[2, 10], [6]]
-    assert bind_rank.cores_of_host({4, 5}, tmp_path / "nowhere") == [[4], [5]]
-
-
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, 7])
-def test_each_core_belongs_to_one_rank(num_ranks: int) -> None:
-    cores = [[number] for number in range(24)]
-    shares = [bind_rank.share_of(cores, place, num_ranks) for place in range(num_ranks)]
-    assert sorted(processor for share in shares for processor in share) == list(range(24))
-    assert min(map(len, shares)) >= 24 // num_ranks
-
-
-def test_a_rank_becomes_its_program_on_its_cores() -> None:
-    allowed = sorted(os.sched_getaffinity(0))
-    code = (
-        "from celerity_py.cli import bind_rank; import sys; bind_rank.LEAST_CORES = 1; "
-        "bind_rank.main([sys.executable, '-c', 'import os; print(sorted(os.sched_getaffinity(0)))'])"
-    )
-    shares = []
-    for rank in range(2):
-        place = {"MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "2"}
-        outcome = run(None, sys.executable, "-c", code, variables=place)
-        shares += json.loads(outcome.output)
-    if len(bind_rank.cores_of_host(set(allowed))) > 1:
-        assert sorted(shares) == allowed
-    else:
-        assert shares == 2 * allowed
-
-
 # ---- completion
 
 
@@ -395,123 +245,3 @@ def test_zsh_finds_the_script_and_loads_it(tmp_path: Path) -> None:
     )
     outcome = run(None, "zsh", "-f", "-c", code)
     assert outcome.output.split() == ["_celerity-py", "accepted"], outcome.errors
-
-
-# ---- graph
-
-GRAPHED = """
-import sys
-import numpy as np
-import celerity_py as celerity
-from celerity_py import access
-
-def step(chunk, after, before):
-    raise AssertionError("a plan executes nothing")
-
-with celerity.Queue() as queue:
-    u, v = (celerity.Buffer.from_array(np.zeros((64, 8)), name=name) for name in "uv")
-    for _ in range(int(sys.argv[sys.argv.index("--steps") + 1])):
-        queue.parallel_for(u.shape, step, v.write(access.one_to_one()), u.read(access.neighborhood(1, 0)))
-        u, v = v, u
-"""
-
-
-@pytest.fixture
-def graphed(tmp_path: Path) -> Path:
-    (tmp_path / "app.py").write_text(GRAPHED)
-    return tmp_path / "app.py"
-
-
-def test_graph_writes_the_graphs_of_a_plan_for_several_ranks(graphed: Path) -> None:
-    folder = graphed.parent / "graphs"
-    words = ("--ranks", "3", "--devices", "2", "--rank", "1", "--window=4:7", "-o", str(folder), "--steps", "9")
-    outcome = command_line("graph", str(graphed), *words)
-    assert outcome.status == 0, outcome.errors
-    drawn = shutil.which("dot") is not None
-    kinds = ("dot", "svg") if drawn else ("dot",)
-    names = [f"{name}.{kind}" for name in ("commands", "instructions.1", "tasks") for kind in kinds]
-    assert outcome.output.splitlines() == [str(folder / name) for name in names]
-    tasks = (folder / "tasks.dot").read_text()
-    assert re.findall(r'^ +"(T\d+)" \[', tasks, flags=re.MULTILINE) == ["T4", "T5", "T6"]
-    commands = (folder / "commands.dot").read_text()
-    assert all(f'"cluster_R{rank}"' in commands for rank in range(3))
-    assert 'class="transfer"' in commands
-    assert "from D0 to D1" in (folder / "instructions.1.dot").read_text()
-
-
-def test_graph_draws_a_program_that_fails_at_its_end_and_ends_as_it_does(graphed: Path) -> None:
-    graphed.write_text(f"{graphed.read_text()}\nsys.exit(3)\n")
-    folder = graphed.parent / "graphs"
-    outcome = command_line("graph", str(graphed), "-o", str(folder), "--steps", "3")
-    assert outcome.status == 3
-    assert str(folder / "tasks.dot") in outcome.output
-    assert "the program ends with status 3 on rank 0." in outcome.errors
-
-
-def test_graph_tells_of_a_window_without_tasks(graphed: Path) -> None:
-    folder = graphed.parent / "graphs"
-    outcome = command_line("graph", str(graphed), "--window=99:", "-o", str(folder), "--steps", "9")
-    assert outcome.status == 0, outcome.errors
-    assert "PRINT_GRAPHS_WINDOW=99: shows no task of this run. Choose another window" in outcome.errors
-    assert (folder / "tasks.dot").read_text().startswith('digraph "Tasks none in the window 99:"')
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
-def test_graph_draws_the_pictures_that_a_folder_lacks(graphed: Path) -> None:
-    folder = graphed.parent / "graphs"
-    assert command_line("graph", str(graphed), "-o", str(folder), "--steps", "3").status == 0
-    picture = folder / "tasks.svg"
-    before = picture.read_text()
-    picture.unlink()
-    outcome = command_line("graph", str(folder))
-    assert outcome.status == 0, outcome.errors
-    assert outcome.output.splitlines() == [str(picture)]
-    assert picture.read_text() == before
-    outcome = command_line("graph", str(folder))
-    assert (outcome.status, outcome.output) == (0, "")
-    assert outcome.errors == f"All graphs in {folder} have their pictures.\n"
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (b"digraph {", "celerity-py graph: the graph broken/x.dot cannot be drawn: "),
-        (b"\xff", "celerity-py graph: broken/x.dot is no text in UTF-8: "),
-    ],
-)
-def test_a_text_that_cannot_be_drawn_is_named(
-    content: bytes, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("broken").mkdir()
-    Path("broken/x.dot").write_bytes(content)
-    outcome = command_line("graph", "broken")
-    assert outcome.status == 1
-    assert outcome.errors.startswith(text)
-    assert "Traceback" not in outcome.errors
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "text"),
-    [
-        (("app.py", "--window", "ten"), 2, "argument --window: expected tasks such as '10:40'"),
-        (("app.py", "--rank", "2", "--ranks", "2"), 1, "--rank names rank 2, but the ranks are 0 to 1."),
-        (("nowhere.py",), 1, "there is no file nowhere.py."),
-        (("empty.py",), 1, "empty.py has made no queue on rank 0, so there are no graphs."),
-        (("folder",), 1, "the folder folder has no graphs. CELERITY_PRINT_GRAPHS=folder lets a run write them."),
-        (("folder", "--steps"), 1, "folder is a folder of graphs, and takes no option --steps."),
-        (("app.py", "-o", "empty.py"), 1, "--output=empty.py: this is a file. Name a folder, such as empty_graphs."),
-        (("folder", "-o", "other"), 1, "the pictures of folder go into this folder. Leave --output out."),
-        (("app.py",), 1, "the program ends with status 1 on rank 0."),
-    ],
-)
-def test_graph_says_what_it_cannot_do(
-    words: tuple[str, ...], status: int, text: str, graphed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(graphed.parent)
-    Path("empty.py").touch()
-    Path("folder").mkdir()
-    outcome = command_line("graph", *words)
-    assert outcome.status == status
-    assert text in outcome.errors

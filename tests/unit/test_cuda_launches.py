@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""CUDA kernels and the arguments of their launches: which ones fit, the errors otherwise, and converted values."""
+"""CUDA kernels and the arguments of their launches: which ones fit, and the errors otherwise."""
 
 from __future__ import annotations
 
 import dataclasses
 import struct
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -17,98 +16,19 @@ import celerity_py as celerity
 from celerity_py import _native, access
 from celerity_py._native import Box
 from celerity_py.calls.partial_results import ReductionPort
-from celerity_py.cuda import compilation
-from celerity_py.cuda.compilation import CompilationError, Program
 from celerity_py.cuda.launches import prepare_launch
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
-from celerity_py.kernels import CudaKernel
 from celerity_py.runtime import lifecycle
-from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
+from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE
 from celerity_py.vocabulary.combinations import combination_of_name
-from celerity_py.vocabulary.submissions import Submission
+from tests.support.fake_gpus import FakeGpus, fake_record, kernel_of, port, prepare, stand_in_for_gpus, submission_of
 
 CudaFunction = _native.CudaFunction  # tests replace it
 
 
-class FakeRecord:
-    def __init__(self, shape: tuple[int, ...], dtype: Any = np.float32) -> None:
-        self.id = 3
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
-        self.label = 'B3 "u"'
-        self.runtime = None
-
-
-def fake_record(*args: Any) -> Any:
-    return FakeRecord(*args)
-
-
-def port(mode: int = READ, shape: tuple[int, ...] = (8, 8), dtype: Any = np.float32) -> Port:
-    return Port(fake_record(shape, dtype), mode)
-
-
-class FakeGpus:
-    """Stands in for compiler and devices, and notes the requests to them."""
-
-    def __init__(self) -> None:
-        self.programs: list[Program] = []
-        self.native: dict[str, Any] = {}
-        self.drains = 0
-        self.is_loaded = False
-        self.most_threads = 1024
-        self.most_shared_bytes = 200_000
-        self.allowed: list[int] = []
-        self.runtime: Any = SimpleNamespace(
-            devices=SimpleNamespace(ordinals=(0, 2)),
-            configuration=SimpleNamespace(bounds_check=False),
-            drain=self._drain,
-        )
-
-    def _drain(self) -> None:
-        self.drains += 1
-
-    def load(self, program: Program, ordinals: tuple[int, ...]) -> list[int]:
-        if "syntax error" in program.source:
-            raise CompilationError("f.cu(2): error: expected a ';'")
-        self.programs.append(program)
-        return [100 + ordinal for ordinal in ordinals]
-
-    def allow(self, function: int, ordinal: int, shared_bytes: int) -> int:
-        self.allowed.append(shared_bytes)
-        return self.most_shared_bytes
-
-    def make(self, **arguments: Any) -> str:
-        self.native = arguments
-        return "native function"
-
-
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
-    gpus = FakeGpus()
-    monkeypatch.setattr(compilation, "load", gpus.load)
-    monkeypatch.setattr(compilation, "is_loaded", lambda program, ordinals: gpus.is_loaded)
-    monkeypatch.setattr(compilation, "most_threads", lambda function, ordinal: gpus.most_threads)
-    monkeypatch.setattr(compilation, "allow_shared_bytes", gpus.allow)
-    monkeypatch.setattr(_native, "CudaFunction", gpus.make)
-    return gpus
-
-
-def kernel_of(parameters: str, dims: int = 2, prelude: str = "", **settings: Any) -> CudaKernel:
-    behind = f", {parameters}" if parameters else ""
-    return CudaKernel(f"{prelude}__global__ void f(celerity::chunk<{dims}> chunk{behind}) {{}}", "f", **settings)
-
-
-def submission_of(kernel: Any, args: list[Any], dims: int = 2) -> Submission:
-    return Submission("kernel", "step", kernel, args, Box((0,) * dims, (8,) * dims), sys._getframe())
-
-
-def prepare(gpus: FakeGpus, parameters: str, *args: Any, dims: int = 2, **settings: Any) -> bytes:
-    kernel = kernel_of(parameters, dims, **settings)
-    launch = prepare_launch(gpus.runtime, submission_of(kernel, [*args], dims), None)
-    assert launch is not None
-    plan, scalars = launch
-    assert plan.function == "native function"
-    return scalars
+    return stand_in_for_gpus(monkeypatch)
 
 
 # ---- the launch that the native executor gets
@@ -356,7 +276,7 @@ def test_a_mismatch_names_both_sides_and_the_line(
     with pytest.raises(error, match=message) as caught:
         prepare(gpus, parameters, *args)
     assert 'kernel "step" (submitted at ' in str(caught.value)
-    assert "test_cuda_launches.py:" in str(caught.value)
+    assert "fake_gpus.py:" in str(caught.value)
     assert str(caught.value).endswith("Nothing was submitted.")
     assert not gpus.programs
 
@@ -420,7 +340,7 @@ def test_what_the_compiler_says_is_passed_on(gpus: FakeGpus) -> None:
     with pytest.raises(UsageError, match="does not compile") as caught:
         prepare(gpus, "", prelude="syntax error\n")
     assert "made at " in str(caught.value)
-    assert "test_cuda_launches.py:" in str(caught.value)
+    assert "fake_gpus.py:" in str(caught.value)
     assert str(caught.value).endswith("f.cu(2): error: expected a ';'")
 
 
@@ -437,69 +357,6 @@ def test_much_shared_memory_is_asked_for(gpus: FakeGpus) -> None:
     assert gpus.allowed == [100_000, 100_000]
     with pytest.raises(UsageError, match="shared_bytes=300000, but GPU 0 has 200000 bytes"):
         prepare(gpus, "", shared_bytes=300_000)
-
-
-# ---- values
-
-
-@pytest.mark.parametrize(
-    ("declared", "value", "packed"),
-    [
-        ("bool", True, struct.pack("?", True)),
-        ("bool", np.bool_(False), struct.pack("?", False)),
-        ("signed char", -128, struct.pack("b", -128)),
-        ("unsigned short", np.int64(65535), struct.pack("H", 65535)),
-        ("int", np.float32(3), struct.pack("i", 3)),
-        ("int", 2.0, struct.pack("i", 2)),
-        ("int", True, struct.pack("i", 1)),
-        ("int", np.bool_(True), struct.pack("i", 1)),
-        ("unsigned long long", 2**64 - 1, struct.pack("Q", 2**64 - 1)),
-        ("long", -(2**63), struct.pack("q", -(2**63))),
-        ("float", 1, struct.pack("f", 1)),
-        ("float", 0.1, np.float32(0.1).tobytes()),
-        ("float", np.float64(0.1), np.float32(0.1).tobytes()),
-        ("float", float("inf"), struct.pack("f", float("inf"))),
-        ("double", np.float16(0.5), struct.pack("d", 0.5)),
-        ("__half", 0.5, np.float16(0.5).tobytes()),
-        ("float2", 1 + 2j, np.complex64(1 + 2j).tobytes()),
-        ("float2", 3, np.complex64(3).tobytes()),
-        ("double2", np.complex64(1 - 1j), np.complex128(1 - 1j).tobytes()),
-    ],
-)
-def test_values_become_what_the_kernel_declares(gpus: FakeGpus, declared: str, value: Any, packed: bytes) -> None:
-    assert prepare(gpus, f"{declared} x", value) == packed
-
-
-@pytest.mark.filterwarnings("ignore:Casting complex values")  # NumPy warns, and drops the imaginary part
-@pytest.mark.parametrize(
-    ("declared", "value", "message"),
-    [
-        ("int", 2**31, "is not a whole number from -2147483648 to 2147483647"),
-        ("int", np.int64(-(2**31) - 1), "is not a whole number"),
-        ("unsigned char", -1, "is not a whole number from 0 to 255"),
-        ("int", 2.5, "is not a whole number"),
-        ("int", np.float32(2.5), "is not a whole number"),
-        ("int", float("nan"), "is not a whole number"),
-        ("long long", float("inf"), "is not a whole number"),
-        ("int", 1 + 0j, "does not convert to int32"),
-        ("int", np.complex64(1), "does not convert to int32"),
-        ("float", 1e300, "does not convert to float32"),
-        ("__half", 1e6, "does not convert to float16"),
-        ("float", 1j, "does not convert to float32"),
-        ("float", np.complex64(1 + 2j), "does not convert to float32"),
-        ("float2", 1e300, "does not convert to complex64"),
-    ],
-)
-def test_values_that_would_change_are_refused(gpus: FakeGpus, declared: str, value: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        prepare(gpus, f"int n, {declared} x", 1, value)
-    text = f"argument 2, {value!r} of type {type(value).__name__}, does not fit the parameter `{declared} x`"
-    assert text in str(caught.value)
-    assert "test_cuda_launches.py:" in str(caught.value)
-
-
-def test_complex_and_other_values_may_be_mixed(gpus: FakeGpus) -> None:
-    assert prepare(gpus, "int n, double2 z, float f", 1.0, 2j, 3) == struct.pack("=iddf", 1, 0, 2, 3)
 
 
 # ---- from the queue to the executor

@@ -29,7 +29,7 @@ INSTALLED = {
     """,
     "celerity_py/calls": """
         __init__ call_checks divided_calls empty_reductions execution fill_patterns hidden_mistakes host_combination
-        host_reducers kept_arrays named_paths outer_variables padding partial_results reached_values
+        host_reducers indices kept_arrays named_paths outer_variables padding partial_results reached_values
         repeatable_functions views
     """,
     "celerity_py/cli": """

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.class_sizes import class_sizes
-
 ROOT = Path(__file__).parents[2]
 CORES = ("scheduler/core", "executor/core")
 # The rooms of each core, from below: a file sees its own room and those before it.
@@ -25,11 +23,18 @@ ROOMS = {
 SHARED_ROOMS = {"base", "geometry", "vocabulary"}
 SHARED_HEADERS = {"scheduler/core/graphs/program_log.hpp"}
 
-REVIEW_LINES = 500
-MAX_LINES = 800
+SUFFIXES = (".py", ".cpp", ".hpp", ".cuh", ".js")
+MAX_LINES = 500
 MAX_FUNCTION_LINES = 60
-# Path (and function) -> why it may be longer.
-ALLOWED_LONGER: dict[str, str] = {}
+# File -> why it may be longer.
+LONGER_FILES = {
+    "celerity_py/cuda/celerity_device.cuh": "the one header that CUDA kernels of programs include",
+    "celerity_py/queue.py": "the methods of one class, most of whose lines are docstrings",
+    "celerity_py/runtime/runtime.py": "connects all parts of a run",
+    "celerity_py/buffer.py": "the methods of one class, most of whose lines are docstrings",
+    "tests/mutants/scheduler_mutations.py": "a list, with a few lines per mutation",
+    "tests/unit/device_header_check.cpp": "one program, so that a test compiles the device header once",
+}
 
 
 def _sources(*suffixes: str) -> list[Path]:
@@ -133,41 +138,11 @@ def test_one_module_imports_mpi() -> None:
     assert importers == {"executor/network/mpi_library.py"}
 
 
-def test_no_file_is_longer_than_one_can_review() -> None:
-    table = [
-        (len(path.read_text().splitlines()), str(path.relative_to(ROOT))) for path in _sources(".py", ".cpp", ".hpp")
-    ]
-    for lines, name in sorted(table, reverse=True):
-        print(f"{lines:6} {name}{'   (review)' if lines > REVIEW_LINES else ''}")
-    assert not [entry for entry in table if entry[0] > MAX_LINES and entry[1] not in ALLOWED_LONGER]
-
-
-def test_no_class_of_the_scheduler_does_several_jobs() -> None:
-    large = [
-        f"{size.name}: {size.methods} methods, {size.members} members"
-        for path in sorted((ROOT / "scheduler/core").rglob("*.?pp"))
-        for size in class_sizes(path.read_text())
-        if size.methods > 40 or size.members > 30
-    ]
-    assert large == []
-
-
-def test_methods_and_members_of_classes_are_counted() -> None:
-    source = """
-    class both : private base {
-      public:
-        both(int a) : m_a(a) {}
-        template <typename F>
-        void call(F&& f) { if(m_a > 0) { f(); } }
-        bool is_set() const;
-        struct inner { int x; int y; };
-      private:
-        int m_a = 0; ///< not (a method)
-        std::function<void(int)> m_callback;
-        std::atomic<int> m_count{0};
-    };
-    """
-    assert list(class_sizes(source)) == [("both", 3, 3), ("inner", 0, 2)]
+def test_no_file_is_longer_than_a_reader_takes_in() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in _sources(*SUFFIXES)}
+    longer = {path: count for path, count in lines.items() if count > MAX_LINES}
+    assert {path: count for path, count in longer.items() if path not in LONGER_FILES} == {}
+    assert set(longer) == set(LONGER_FILES), "an exception that is not needed"
 
 
 def test_no_python_function_is_longer_than_a_screen() -> None:
@@ -179,7 +154,7 @@ def test_no_python_function_is_longer_than_a_screen() -> None:
                 documented = docstring.end_lineno - docstring.lineno + 1 if docstring and docstring.end_lineno else 0
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1 - documented
                 name = f"{path.relative_to(ROOT)}:{node.name}"
-                if lines > MAX_FUNCTION_LINES and name not in ALLOWED_LONGER:
+                if lines > MAX_FUNCTION_LINES:
                     offenders.append((lines, name))
     assert not offenders
 
