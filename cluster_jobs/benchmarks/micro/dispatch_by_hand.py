@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 STREAMS = 4
-SOURCE = r"""
-extern "C" __global__ void nothing(const int* a, const int* b, int* out) {}
-extern "C" __global__ void latch(volatile int* flag, int number) {
+#: Holds a GPU back until the host raises `*flag` to `number`, or for 3 s.
+LATCH = r"""
     unsigned long long begun, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
     do {
@@ -23,6 +22,12 @@ extern "C" __global__ void latch(volatile int* flag, int number) {
     } while (*flag < number && now - begun < 3000000000ull);
 }
 """
+SOURCE = (
+    r"""
+extern "C" __global__ void nothing(const int* a, const int* b, int* out) {}
+extern "C" __global__ void latch(volatile int* flag, int number) {"""
+    + LATCH
+)
 
 
 class HandWritten:

@@ -43,73 +43,40 @@ def _clamp(value: float, low: int, high: int) -> int:
     return int(min(high, max(low, value)))
 
 
-APPS = {
-    app.name: app
-    for app in (
-        ScalingApp(
-            name="wave_sim",
-            title="WaveSim, {size}² cells",
-            sizes=(16384, 4096),
-            cpu_sizes=(512,),
-            steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000),
-            check=("--size", "515", "--steps", "60"),
-            ablations=frozenset({"split", "oversubscription", "border"}),
-            work_name="12 bytes per cell",
-            work=lambda run: 12 * run["size"] ** 2,
-            limit=COPY,
-            border=8,
-        ),
-        ScalingApp(
-            name="nbody",
-            title="N-body, {size} bodies",
-            sizes=(131072, 32768),
-            cpu_sizes=(1024,),
-            steps_for=lambda size: _clamp(25 * (131072 / size) ** 2, 25, 500),
-            check=("--size", "1021", "--steps", "20"),
-            ablations=frozenset({"oversubscription"}),
-            work_name="20 operations per pair",
-            work=lambda run: 20 * run["size"] ** 2,
-            limit=PRODUCT_OF_FLOATS,
-        ),
-        ScalingApp(
-            name="rsim",
-            title="RSim, about {size} patches",
-            sizes=(32768, 8192),
-            cpu_sizes=(500,),
-            steps_for=lambda _: 200,  # a batch is a whole run, whose history grows
-            check=("--size", "301", "--steps", "40"),
-            ablations=frozenset(),
-            work_name="5 bytes per pair of patches",
-            work=lambda run: 5 * run["patches"] ** 2,
-            limit=COPY,
-        ),
-        ScalingApp(
-            name="matmul",
-            title="two matrix products, {size}² float64",
-            sizes=(8192, 4096),
-            cpu_sizes=(256,),
-            steps_for=lambda size: _clamp(2 * (8192 / size) ** 3, 2, 100),
-            check=("--size", "397", "--steps", "2"),
-            ablations=frozenset({"split", "oversubscription"}),
-            work_name="4 n³ operations",
-            work=lambda run: 4 * run["size"] ** 3,
-            limit=PRODUCT_OF_DOUBLES,
-        ),
-        ScalingApp(
-            name="convolution",
-            title="convolution, {size} rows of pixels",
-            sizes=(8192, 2048),
-            cpu_sizes=(256,),
-            steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000),
-            check=("--size", "211", "--steps", "6"),
-            ablations=frozenset({"split", "oversubscription", "border"}),
-            work_name="162 operations per pixel, not fused",
-            work=lambda run: 162 * run["size"] * (run["size"] * 4 // 3),
-            limit=PRODUCT_OF_FLOATS,
-            border=16,
-        ),
-    )
-}
+_ALL = (
+    ScalingApp(
+        name="wave_sim", title="WaveSim, {size}² cells", sizes=(16384, 4096), cpu_sizes=(512,),
+        steps_for=lambda size: _clamp(200 * (16384 / size) ** 2, 100, 1000), check=("--size", "515", "--steps", "60"),
+        ablations=frozenset({"split", "oversubscription", "border"}), border=8,
+        work_name="12 bytes per cell", work=lambda run: 12 * run["size"] ** 2, limit=COPY,
+    ),
+    ScalingApp(
+        name="nbody", title="N-body, {size} bodies", sizes=(131072, 32768), cpu_sizes=(1024,),
+        steps_for=lambda size: _clamp(25 * (131072 / size) ** 2, 25, 500), check=("--size", "1021", "--steps", "20"),
+        ablations=frozenset({"oversubscription"}),
+        work_name="20 operations per pair", work=lambda run: 20 * run["size"] ** 2, limit=PRODUCT_OF_FLOATS,
+    ),
+    ScalingApp(
+        name="rsim", title="RSim, about {size} patches", sizes=(32768, 8192), cpu_sizes=(500,),
+        steps_for=lambda _: 200,  # a batch is a whole run, whose history grows
+        check=("--size", "301", "--steps", "40"), ablations=frozenset(),
+        work_name="5 bytes per pair of patches", work=lambda run: 5 * run["patches"] ** 2, limit=COPY,
+    ),
+    ScalingApp(
+        name="matmul", title="two matrix products, {size}² float64", sizes=(8192, 4096), cpu_sizes=(256,),
+        steps_for=lambda size: _clamp(2 * (8192 / size) ** 3, 2, 100), check=("--size", "397", "--steps", "2"),
+        ablations=frozenset({"split", "oversubscription"}),
+        work_name="4 n³ operations", work=lambda run: 4 * run["size"] ** 3, limit=PRODUCT_OF_DOUBLES,
+    ),
+    ScalingApp(
+        name="convolution", title="convolution, {size} rows of pixels", sizes=(8192, 2048), cpu_sizes=(256,),
+        steps_for=lambda size: _clamp(200 * (8192 / size) ** 2, 100, 1000), check=("--size", "211", "--steps", "6"),
+        ablations=frozenset({"split", "oversubscription", "border"}), border=16,
+        work_name="162 operations per pixel, not fused",
+        work=lambda run: 162 * run["size"] * (run["size"] * 4 // 3), limit=PRODUCT_OF_FLOATS,
+    ),
+)  # fmt: skip
+APPS = {app.name: app for app in _ALL}
 
 
 @dataclass(frozen=True)

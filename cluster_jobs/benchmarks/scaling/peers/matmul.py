@@ -17,7 +17,7 @@ import numpy as np
 
 import celerity_py as celerity
 from cluster_jobs.benchmarks.scaling.peers import kernels
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, rows_of
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
 import frame
@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 NUM_BANDS = 4
 
 
-def rows_of(part: int, parts: int, size: int) -> tuple[int, int]:
-    """First row of a part, and the row behind its last."""
-    return size * part // parts, size * (part + 1) // parts
-
-
 def bands_of(part: int, parts: int, size: int, number: int) -> list[tuple[int, int]]:
     """The rows of a part, cut into bands; some may be empty."""
-    first, end = rows_of(part, parts, size)
+    first, end = rows_of(size, part, parts)
     cuts = [first + (end - first) * index // number for index in range(number + 1)]
     return list(itertools.pairwise(cuts))
 
@@ -49,7 +44,7 @@ class Share:
         import cupy
 
         self.size = size
-        self.first_row, self.end_row = rows_of(part, parts, size)
+        self.first_row, self.end_row = rows_of(size, part, parts)
         self.row_bytes = 8 * size
 
         def factor(first: int, end: int, seed: int) -> Any:

@@ -92,6 +92,17 @@ def on_each(workers: list[AnyWorker], enqueue: Callable[[AnyWorker, int], None])
     return step
 
 
+def rows_of(rows: int, part: int, parts: int, fewest: int = 0) -> tuple[int, int]:
+    """The first row of a part and the one behind its last.
+
+    Raises:
+        SystemExit: If a part has fewer than `fewest`.
+    """
+    if rows // parts < fewest:
+        raise SystemExit(f"{rows} rows are too few for {parts} GPUs")
+    return rows * part // parts, rows * (part + 1) // parts
+
+
 def reach(devices: Iterable[int]) -> None:
     """Let the current GPU use the memory of others."""
     import cupy

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from cluster_jobs.benchmarks.scaling.peers import kernels
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,18 +91,6 @@ class Slab:
         """A copy of the own rows after an even number of steps."""
         rows: NDArray[np.float32] = self.arrays[0][self.halo : -self.halo].get()
         return rows
-
-
-def rows_of(rows: int, part: int, parts: int, fewest: int) -> tuple[int, int]:
-    """The first row of a part and the one behind its last.
-
-    Raises:
-        SystemExit: If a part has fewer than `fewest`.
-    """
-    if rows // parts < fewest:
-        raise SystemExit(f"{rows} rows are too few for {parts} GPUs")
-    first, end = (rows * index // parts for index in (part, part + 1))
-    return first, end
 
 
 def exchanged_rows(slab: Slab, halo: int) -> dict[int, tuple[int, int]]:
