@@ -31,11 +31,12 @@ from celerity_py.progress_bars import progress
 from celerity_py.queue import Queue
 from celerity_py.recordings import Recording
 from celerity_py.reductions import reduction
+from celerity_py.runtime.collective_groups import CollectivePart
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.lifecycle import is_dry_run, is_master, rank, size
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.combinations import placed
-from celerity_py.vocabulary.parts import Chunk, CollectivePart, MapperChunk, Part
+from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
 
 __version__ = _version()
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType, GenericAlias
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, SupportsIndex, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, SupportsIndex, TypeAlias, overload
 from weakref import ref
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
+from celerity_py.comparison.mapper_identity import IDENTITIES
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.initial_contents import exchange_boxes, take_array, take_parts
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, DimensionMismatch, UsageError
@@ -39,7 +40,6 @@ from celerity_py.vocabulary.submissions import Site
 from celerity_py.vocabulary.type_rules import to_dtype
 
 if TYPE_CHECKING:
-    from celerity_py.host_objects import HostObject
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.runtime.user_memory import UserArray
 
@@ -405,6 +405,25 @@ class Buffer(StandsForArray, Generic[Element]):
             record.runtime.destroy_buffer(record)
 
 
+def _identity_of(buffer: Buffer) -> int:
+    """As mappers mean it: they use its shape, and no key may keep a buffer alive."""
+    return buffer.record.id
+
+
+IDENTITIES[Buffer] = _identity_of
+
+
+class Owned(Protocol):
+    """A thing of a runtime: a buffer's record, or a host object."""
+
+    runtime: Any
+    site: Site
+
+    @property
+    def label(self) -> str:
+        """The thing in messages."""
+
+
 class _BufferType(GenericAlias):
     """`Buffer[np.float32]`, for annotations. A buffer has the dtype that its call names."""
 
@@ -417,7 +436,7 @@ class _BufferType(GenericAlias):
         )
 
 
-def check_alive(record: BufferRecord | HostObject[Any], runtime: Runtime) -> None:
+def check_alive(record: Owned, runtime: Runtime) -> None:
     """Refuse buffers and host objects of a runtime that has ended.
 
     Raises:

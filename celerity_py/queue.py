@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from celerity_py.graphs.graphs import Graphs
-    from celerity_py.vocabulary.static_types import Argument, Element, HostTaskPlace
+    from celerity_py.submit.arguments import Argument
+    from celerity_py.vocabulary.static_types import Element, HostTaskPlace
 
 Range: TypeAlias = "SupportsIndex | Sequence[int] | Box"
 _Slice: TypeAlias = "slice | EllipsisType"
@@ -590,7 +591,7 @@ class Queue(IsHandle):
         runtime = self._runtime
         if runtime is CLOSED or runtime.state.failure is None or threading.get_ident() in runtime.inside:
             runtime.check_readable("graphs()")
-        return graphs_of(runtime, window)
+        return graphs_of(runtime.graphs, runtime.scheduler, window)
 
     def _runtime_for(self, call: str) -> Any:
         """The runtime, for a call that no recording holds."""

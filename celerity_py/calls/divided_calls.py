@@ -22,7 +22,7 @@ from celerity_py.executor.failures.failure import describe_error
 from celerity_py.vocabulary.accesses import READ, Port
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk
-from celerity_py.vocabulary.submissions import DivisibleSubmission, Submission
+from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,15 @@ class KnownMappers(NamedTuple):
 
     mappers: list[RangeMapper]  # of its accesses, in their order; built-in ones
     rows: int  # chunks have a multiple of so many items in dimension 0
+
+
+class DivisibleSubmission(Submission):
+    """With CHECK: the entry of a kernel whose chunks can be divided further."""
+
+    __slots__ = ("known_mappers",)
+
+    #: Set by the call that submits it.
+    known_mappers: KnownMappers
 
 
 class _Half(NamedTuple):

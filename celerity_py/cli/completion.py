@@ -29,7 +29,5 @@ def execute(options: argparse.Namespace) -> int:
     """Print the script."""
     import shtab
 
-    from celerity_py.cli.main import make_parser
-
-    print(shtab.complete(make_parser(), shell=options.shell))
+    print(shtab.complete(options.whole_parser, shell=options.shell))
     return 0

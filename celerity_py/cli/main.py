@@ -35,7 +35,7 @@ _COMMANDS: Final[tuple[Callable[[Commands], None], ...]] = (
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(prog="celerity-py", description="Looks after programs that use celerity_py.")
-    parser.set_defaults(takes_rest=False)
+    parser.set_defaults(takes_rest=False, whole_parser=parser)
     parser.add_argument("--version", action="version", version=f"celerity_py {_native.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add_to in _COMMANDS:

@@ -25,6 +25,9 @@ _VALUES: Final = frozenset({bool, int, str, bytes, type(None), type(...), Box, R
 #: Compared by identity: a function that uses one means the object, not its contents.
 _OBJECTS: Final = (type, ModuleType, BuiltinFunctionType, np.ufunc, type(np.sum), RangeMapper, enum.Enum)
 
+#: By type: functions that compute the identity of an object. The module of such a type adds it.
+IDENTITIES: Final[dict[type, Callable[[Any], Hashable]]] = {}
+
 
 class CannotTell(Exception):  # noqa: N818 - the caller makes an error of it
     """A function refers to something that may change, or whose values cannot be compared."""
@@ -127,11 +130,9 @@ class _Identity:
         )
 
     def _of_instance(self, value: Any, what: str) -> Hashable:
-        from celerity_py.buffer import Buffer
-
         kind = value.__class__
-        if kind is Buffer:  # mappers use its shape, and no key may keep a buffer alive
-            return Buffer, value.record.id
+        if kind in IDENTITIES:
+            return kind, IDENTITIES[kind](value)
         parameters = getattr(kind, "__dataclass_params__", None)
         if parameters is not None and parameters.frozen:
             fields = dataclasses.fields(value)

@@ -15,7 +15,6 @@ from celerity_py.vocabulary.foreign_arrays import to_numpy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from celerity_py.calls.call_checks import CallChecks
     from celerity_py.vocabulary.submissions import Submission
 
 #: (digest of the code, digest of plain arguments)
@@ -30,10 +29,10 @@ class Origins:
 
     Args:
         is_compared: Whether there are other ranks to compare with.
-        checks: With CHECK. Plain arguments and the contents of arrays are compared as well, then.
+        checks: The `CallChecks`; None without CHECK. With them, plain arguments and contents are compared as well.
     """
 
-    def __init__(self, *, is_compared: bool, checks: CallChecks | None) -> None:
+    def __init__(self, *, is_compared: bool, checks: Any) -> None:
         self._is_compared = is_compared
         self._with_values = is_compared and checks is not None
         self.checks = checks

@@ -12,7 +12,8 @@ from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.vocabulary.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from celerity_py.runtime.runtime import Runtime
+    from collections.abc import Callable
+
 
 _SOURCE: Final = Path(__file__).with_suffix(".cuh").read_text()
 #: The host rounds each product of complex numbers.
@@ -33,20 +34,20 @@ class FoldKernels:
         self.native = _native.CudaFolds()
         self._known: set[tuple[str, str]] = set()
 
-    def prepare(self, runtime: Runtime, reductions: list[tuple[Any, ...]]) -> None:
+    def prepare(self, ordinals: tuple[int, ...], drain: Callable[[], None], reductions: list[tuple[Any, ...]]) -> None:
         """Compile and load the kernels that a task may need. Collective, by the thread that submits.
 
         Args:
-            runtime: The runtime to which the task is submitted.
+            ordinals: Of the GPUs of this rank.
+            drain: Waits until no stream of this rank waits for another rank.
             reductions: Of the task, as the scheduler takes them.
         """
-        devices = runtime.devices
         for _, op, dtype, includes_current, *_ in reductions:
-            has_several = devices.count > 1 or includes_current
+            has_several = len(ordinals) > 1 or includes_current
             if op == "callable" or not has_several or (op, dtype) in self._known:
                 continue
             program = program_of(op, dtype)
-            if not compilation.is_loaded(program, devices.ordinals):
-                runtime.drain()  # as before the first launch of any kernel
-            self.native.add(op, dtype, compilation.load(program, devices.ordinals))
+            if not compilation.is_loaded(program, ordinals):
+                drain()  # as before the first launch of any kernel
+            self.native.add(op, dtype, compilation.load(program, ordinals))
             self._known.add((op, dtype))

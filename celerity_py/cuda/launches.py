@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import describe_type
 
-if TYPE_CHECKING:
-    from celerity_py.runtime.runtime import Runtime
-
 #: Threads per block, by the dimensions of the index space; x is the last one.
 DEFAULT_BLOCKS: Final = ((), (256,), (8, 32), (4, 8, 8))
 FREE_SHARED_BYTES: Final = 48 * 1024  # dynamic shared memory that every kernel may use
@@ -36,6 +33,18 @@ FREE_SHARED_BYTES: Final = 48 * 1024  # dynamic shared memory that every kernel 
 #: The formats of `struct` for the types that NumPy gives other letters.
 _FORMATS: Final = {"l": "q", "L": "Q", "F": "2f", "D": "2d"}
 _NUMBERS: Final = (bool, int, float, complex, np.bool_, np.number)
+
+
+class LaunchingRuntime(Protocol):
+    """The runtime, as far as launches know it."""
+
+    #: The `Devices` of this rank.
+    devices: Any
+    #: The settings.
+    configuration: Any
+
+    def drain(self) -> None:
+        """Wait until no stream of this rank waits for another rank. Collective."""
 
 
 class LaunchPlan:
@@ -77,7 +86,7 @@ class LaunchPlan:
 
 
 def prepare_launch(
-    runtime: Runtime, submission: Submission, known: LaunchPlan | None
+    runtime: LaunchingRuntime, submission: Submission, known: LaunchPlan | None
 ) -> tuple[LaunchPlan, bytes] | None:
     """Return the plan of a launch, and the raw bytes of its scalars; None if Python runs the kernel.
 
@@ -103,7 +112,7 @@ def program_of(kernel: CudaKernel, assertions: Iterable[str] = (), *, checks_bou
     return Program(kernel.source, kernel.name, options, tuple(assertions))
 
 
-def _make_plan(runtime: Runtime, submission: Submission) -> LaunchPlan:
+def _make_plan(runtime: LaunchingRuntime, submission: Submission) -> LaunchPlan:
     kernel: CudaKernel = submission.function
     who = f"{submission.describe()}, {kernel!r}"
     signature = parse_signature(kernel.source, kernel.name, who)

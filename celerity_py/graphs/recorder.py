@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from celerity_py._native import Scheduler
     from celerity_py.configuration import Configuration, TaskWindow
-    from celerity_py.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -102,13 +102,13 @@ def start_graphs(settings: Configuration, rank: int, size: int, *, tells_of_all:
     return GraphRecorder(rank, size, settings.print_graphs_window, tells_of_all=tells_of_all)
 
 
-def graphs_of(runtime: Runtime, window: str | None) -> Graphs:
+def graphs_of(recorder: GraphRecorder | None, scheduler: Scheduler, window: str | None) -> Graphs:
     """The graphs of a run, for `queue.graphs`.
 
     Raises:
         UsageError: If the run keeps no graphs, or the window is not understood.
     """
-    if runtime.graphs is None:
+    if recorder is None:
         raise UsageError(
             "queue.graphs(): this run keeps no graphs. Ask for them before the first Buffer or Queue: with "
             "CELERITY_PRINT_GRAPHS=1, or with celerity.configure(print_graphs=True)."
@@ -119,5 +119,5 @@ def graphs_of(runtime: Runtime, window: str | None) -> Graphs:
         chosen = None if window is None else parse_window(window)
     except ValueError as error:
         raise UsageError(f"queue.graphs({window!r}): expected {error}.") from None
-    runtime.scheduler.wait_until_planned()
-    return runtime.graphs.graphs(chosen)
+    scheduler.wait_until_planned()
+    return recorder.graphs(chosen)

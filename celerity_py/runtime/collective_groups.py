@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.parts import Part
+from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,3 +103,44 @@ class CollectiveGroups:
                 self._num_connected += 1
                 self._turn.notify_all()
             return group.comm
+
+
+class CollectiveSubmission(Submission):
+    """The entry of a collective host task."""
+
+    __slots__ = ("group",)
+
+    #: Set by the call that submits it.
+    group: CollectiveGroup
+
+
+class CollectivePart(Part):
+    """The part of a collective host task: a `Part` with one item, the number of the rank.
+
+    Valid during the call, on the thread that runs it.
+
+    Attributes:
+        box: The item of this rank: `Box((rank,), (rank + 1,))`.
+        global_box: The whole index space, one item per rank.
+        global_shape: `(size,)`.
+        rank: The number of this process, from 0.
+        size: The number of processes.
+    """
+
+    __slots__ = ("_group",)
+
+    def __init__(self, box: Box, global_box: Box, rank: int, size: int, group: CollectiveGroup) -> None:
+        super().__init__(box, global_box, rank, size)
+        self._group = group
+
+    @property
+    def comm(self) -> Intracomm:
+        """An mpi4py communicator of the group's own, with all ranks in their order. Do not free it.
+
+        Use it in collective host tasks of the group only, where calls of it are collective as in any program with MPI.
+        It lives until the runtime ends.
+
+        Raises:
+            LaunchError: If there is a single rank, and no MPI library.
+        """
+        return self._group.connect()

@@ -14,17 +14,17 @@ from celerity_py import _native
 from celerity_py._native import Box, Region
 from celerity_py.cuda.device_arrays import contiguous_on_device, converted_on_device, is_cupy_dtype, ordinal_of
 from celerity_py.runtime import lifecycle
+from celerity_py.runtime.collective_groups import CollectiveSubmission
 from celerity_py.runtime.user_memory import UserArray
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy, untakable
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.submissions import CollectiveSubmission
 from celerity_py.vocabulary.type_rules import can_take, describe_value, refuse_masked, refuse_value
 
 if TYPE_CHECKING:
+    from celerity_py.runtime.collective_groups import CollectivePart
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
-    from celerity_py.vocabulary.parts import CollectivePart
 
 _GROUP = "celerity.Buffer.from_local"
 #: Of each rank: the corners of its boxes.

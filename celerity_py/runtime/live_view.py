@@ -13,16 +13,18 @@ import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from celerity_py.executor.failures.failure import print_whole
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.vocabulary.tables import Table, has_rich, rich_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from celerity_py._native import Executor, Scheduler
     from celerity_py.executor.delegate import Activity
-    from celerity_py.runtime.runtime import Runtime
-    from celerity_py.runtime.step_counter import StepCounter
+    from celerity_py.runtime.submissions_in_flight import Completion
 
 _MOST_LINES: Final = 32
 _LATE_S: Final = 2.5
@@ -72,25 +74,44 @@ class News(NamedTuple):
     num_left_out: int  # ranks
 
 
+class CountsSteps(Protocol):
+    """The steps of a loop."""
+
+    def count_done(self) -> int:
+        """The number of steps that are done."""
+
+
 class LiveView:
     """Makes the reports of this rank. On rank 0, prints those of all.
 
     `report` and `take` belong to the executor thread. A thread of its own prints, because a terminal may stop.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(
+        self,
+        rank: int,
+        executor: Executor,
+        scheduler: Scheduler,
+        completion: Completion,
+        at_stop: list[Callable[[], None]],
+    ) -> None:
+        #: Those of the latest loop with `celerity.progress`.
+        self.steps: CountsSteps | None = None
+        self._rank = rank
+        self._executor = executor
+        self._scheduler = scheduler
+        self._completion = completion
         self._began_s: float | None = None
         self._last: tuple[float, dict[str, float]] | None = None
-        self._last_steps: tuple[StepCounter | None, int] = None, 0
+        self._last_steps: tuple[CountsSteps | None, int] = None, 0
         self._reports: dict[int, tuple[float, RankReport]] = {}  # with the time of arrival
         self._looks: list[Activity] = []  # since the last report
         self._news: SimpleQueue[News | None] = SimpleQueue()
         self._printer: threading.Thread | None = None
-        if runtime.rank == 0:
+        if rank == 0:
             self._printer = threading.Thread(target=self._print, name="celerity-live", daemon=True)
             self._printer.start()
-            runtime.at_stop.append(self._stop)
+            at_stop.append(self._stop)
 
     def note(self, activity: Activity) -> None:
         """This rank does so now."""
@@ -98,16 +119,15 @@ class LiveView:
 
     def report(self, now_s: float) -> bytes:
         """The activity of this rank since the last call; the first one only begins to measure."""
-        runtime = self._runtime
         looks, self._looks = self._looks, []
-        executor: Any = runtime.executor.statistics() if runtime.executor is not None else {}
-        scheduler = runtime.scheduler.statistics()
-        done = runtime.completion.last_retired
+        executor: Any = self._executor.statistics()
+        scheduler = self._scheduler.statistics()
+        submitter, done = self._completion.submitter, self._completion.last_retired
         sums = {
             "done": float(done),
             "starved": executor["starved_seconds"],
             "planning": scheduler["busy_s"],
-            "blocked": runtime.submitter.blocked_ns * 1e-9,
+            "blocked": submitter.blocked_ns * 1e-9,
         }
         if self._began_s is None:
             self._began_s = now_s
@@ -118,10 +138,10 @@ class LiveView:
         rates = {name: (value - before[name]) / span_s if span_s > 0 else 0.0 for name, value in sums.items()}
         memory = [usage["current_bytes"] for usage in executor["memories"]]
         made = RankReport(
-            rank=runtime.rank,
+            rank=self._rank,
             steps_per_s=None if steps_done is None or span_s <= 0 else round(steps_done / span_s, 1),
             tasks_per_s=round(rates["done"], 1),
-            tasks_ahead=runtime.submitter.num_submitted - done,
+            tasks_ahead=submitter.num_submitted - done,
             computing=round(sum(look.is_computing for look in looks) / max(len(looks), 1), 3),
             waiting=round(sum(look.is_waiting for look in looks) / max(len(looks), 1), 3),
             waits_for=_describe_waits([look for look in looks if look.is_waiting]),
@@ -135,7 +155,7 @@ class LiveView:
 
     def _count_steps(self) -> int | None:
         """The steps that are done since the last call, of the latest loop."""
-        steps = self._runtime.steps
+        steps = self.steps
         if steps is None:
             return None
         earlier, before = self._last_steps
@@ -147,7 +167,7 @@ class LiveView:
         """A rank has reported; rank 0 reports last, and prints."""
         made = RankReport(**json.loads(report))
         self._reports[made.rank] = now_s, made
-        if made.rank == self._runtime.rank and self._began_s is not None:
+        if made.rank == self._rank and self._began_s is not None:
             news = [
                 (now_s - arrived_s, report) for _, (arrived_s, report) in sorted(self._reports.items())[:_MOST_LINES]
             ]

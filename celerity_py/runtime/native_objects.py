@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py import _native
 from celerity_py.calls.execution import HOST_BINDER, Binder
@@ -18,8 +18,23 @@ from celerity_py.runtime.turns import refuse_turn
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
+    from celerity_py.configuration import Configuration
+    from celerity_py.cuda.folds import FoldKernels
+    from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.graphs.recorder import GraphRecorder
     from celerity_py.runtime.devices import Devices
-    from celerity_py.runtime.runtime import Runtime
+    from celerity_py.timeline.recorder import Tracer
+    from celerity_py.vocabulary.submissions import Submission
+
+
+class Watchers(NamedTuple):
+    """Those that are told of each event of a run; None if the settings do not want them."""
+
+    recorder: _native.TraceRecorder | None  # of the timeline
+    ranges: _native.ProfilerRanges | None
+    program: _native.ProgramLog | None  # digests that the ranks compare
+    graphs: GraphRecorder | None
+
 
 #: A copy of up to so many bytes takes as long as a copy of four bytes, and several copies several times as long.
 _JOINED_BYTES = 1 << 16
@@ -33,16 +48,33 @@ RUNS_GRAPHS = True
 EXCHANGES_ON_SHARED_GPUS = False
 
 
-def make_executor(runtime: Runtime) -> _native.Executor:
+def make_executor(
+    settings: Configuration,
+    communicator: Communicator,
+    devices: Devices,
+    watchers: Watchers,
+    *,
+    folds: FoldKernels | None,
+    may_be_direct: bool,
+    idle_spin_s: float,
+) -> _native.Executor:
     """The native executor of this rank.
+
+    Args:
+        settings: Of the run.
+        communicator: Connects the ranks.
+        devices: Of this rank.
+        watchers: Of its events.
+        folds: Combine partial results on GPUs; None on CPU devices.
+        may_be_direct: Whether this rank offers its memory to the other ranks of its host.
+        idle_spin_s: Its thread looks for work so long before it sleeps, in seconds.
 
     Raises:
         ResourceError: If the GPUs cannot be set up.
     """
-    settings, devices, communicator = runtime.configuration, runtime.devices, runtime.communicator
     executor = _native.ExecutorSettings(
-        num_ranks=runtime.size,
-        rank=runtime.rank,
+        num_ranks=communicator.size,
+        rank=communicator.rank,
         num_devices=devices.count,
         oversubscribed=communicator.local_size > num_cores(),
         check=settings.check,
@@ -50,29 +82,29 @@ def make_executor(runtime: Runtime) -> _native.Executor:
         kernel_order=settings.kernel_order,
         overwrites_wait=settings.overwrite_waits == "device",
         sync=settings.sync,
-        direct=runtime.may_be_direct,
-        idle_spin_s=runtime.spin.idle_s,
-        trace=runtime.recorder,
-        ranges=runtime.ranges,
-        program=runtime.program,
+        direct=may_be_direct,
+        idle_spin_s=idle_spin_s,
+        trace=watchers.recorder,
+        ranges=watchers.ranges,
+        program=watchers.program,
     )
     if not devices.is_cuda:
         return _native.Executor(executor)
-    has_small_copies = runtime.may_be_direct or devices.count > 1
+    has_small_copies = may_be_direct or devices.count > 1
     try:
         cuda = _native.CudaSettings(
             ordinals=list(devices.ordinals),
             compute_lanes=settings.kernel_lanes,
             most_memory_bytes=0 if settings.gpu_memory is None else devices.memory_bytes,
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
-            folds=None if runtime.folds is None else runtime.folds.native,
+            folds=None if folds is None else folds.native,
             graphs=(
                 not settings.bounds_check
-                and runtime.recorder is None
+                and watchers.recorder is None
                 and not (devices.are_shared and devices.count > 1)  # kernels wait for other devices
                 and RUNS_GRAPHS
             ),
-            graphs_exchange=runtime.may_be_direct and (not devices.are_shared or EXCHANGES_ON_SHARED_GPUS),
+            graphs_exchange=may_be_direct and (not devices.are_shared or EXCHANGES_ON_SHARED_GPUS),
             release_cached_memory=release_cached_memory,
         )
         return _native.Executor(executor, cuda)
@@ -85,7 +117,7 @@ def make_executor(runtime: Runtime) -> _native.Executor:
                 f"CUDA_DEVICE_MAX_CONNECTIONS={queues}: a smaller number in all of them lets more processes in."
             )
         raise ResourceError(
-            f"rank {runtime.rank} cannot set up its GPUs {', '.join(map(str, devices.ordinals))}: "
+            f"rank {communicator.rank} cannot set up its GPUs {', '.join(map(str, devices.ordinals))}: "
             f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
             f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES.{under_mps}"
         ) from error
@@ -96,12 +128,30 @@ def binders_of(devices: Devices) -> list[Binder]:
     return [CudaBinder(ordinal) for ordinal in devices.ordinals] if devices.is_cuda else [HOST_BINDER] * devices.count
 
 
-def make_scheduler(runtime: Runtime, direct_ranks: list[bool]) -> _native.Scheduler:
-    """The native scheduler of this rank; a dry run has no executor."""
-    settings, devices = runtime.configuration, runtime.devices
+def make_scheduler(
+    settings: Configuration,
+    communicator: Communicator,
+    devices: Devices,
+    watchers: Watchers,
+    executor: _native.Executor | None,
+    *,
+    direct_ranks: list[bool],
+    idle_spin_s: float,
+) -> _native.Scheduler:
+    """The native scheduler of this rank.
+
+    Args:
+        settings: Of the run. A dry run plans for the rank that they name.
+        communicator: Connects the ranks.
+        devices: Of this rank.
+        watchers: Of its events.
+        executor: Gets the instructions; a dry run has none.
+        direct_ranks: By rank, whether it exchanges data with this one from device memory to device memory.
+        idle_spin_s: Its thread looks for work so long before it sleeps, in seconds.
+    """
     planning = _native.PlanningSettings(
-        num_ranks=runtime.size,
-        rank=runtime.rank,
+        num_ranks=settings.dry_run_ranks or communicator.size,
+        rank=settings.dry_run_rank or communicator.rank,
         num_devices=devices.count,
         device_peers=devices.all_peers,
         user_device_peers=not devices.is_cuda,  # their memory is not pinned
@@ -109,31 +159,34 @@ def make_scheduler(runtime: Runtime, direct_ranks: list[bool]) -> _native.Schedu
         lookahead=settings.lookahead,
         horizon_step=settings.horizon_step,
         horizon_max_parallelism=settings.horizon_max_parallelism,
-        program=runtime.program,
-        foreseeable_bytes=foreseeable_bytes(devices, runtime.communicator.local_size),
+        program=watchers.program,
+        foreseeable_bytes=foreseeable_bytes(devices, communicator.local_size),
         joined_bytes=_JOINED_BYTES,
         gathered_bytes=_GATHERED_BYTES,
     )
-    planning.templates = runtime.graphs is None  # what they repeat is in no graph
+    planning.templates = watchers.graphs is None  # what they repeat is in no graph
     return _native.Scheduler(
         planning,
-        runtime.executor,
+        executor,
         run_ahead=settings.run_ahead,
-        idle_spin_s=runtime.spin.idle_s,
-        trace=runtime.recorder,
-        graphs=None if runtime.graphs is None else runtime.graphs.log,
+        idle_spin_s=idle_spin_s,
+        trace=watchers.recorder,
+        graphs=None if watchers.graphs is None else watchers.graphs.log,
     )
 
 
-def make_submitter(runtime: Runtime) -> _native.Submitter:
-    """The native submitter of this rank. The first queue gives it a delegate."""
-    submitter = _native.Submitter(
-        runtime.scheduler,
-        runtime.executor,
-        entries=runtime.submissions,
-        is_shared=runtime.size > 1,
-    )
-    submitter.set_refuser(partial(refuse_turn, runtime.size))
-    if (observer := note_submissions(runtime.ranges, runtime.tracer)) is not None:
+def make_submitter(
+    scheduler: _native.Scheduler,
+    executor: _native.Executor | None,
+    entries: dict[int, Submission],
+    *,
+    size: int,
+    ranges: _native.ProfilerRanges | None,
+    tracer: Tracer | None,
+) -> _native.Submitter:
+    """The native submitter of this rank of `size`, which adds to the entries. The first queue gives it a delegate."""
+    submitter = _native.Submitter(scheduler, executor, entries=entries, is_shared=size > 1)
+    submitter.set_refuser(partial(refuse_turn, size))
+    if (observer := note_submissions(ranges, tracer)) is not None:
         submitter.set_observer(observer)
     return submitter

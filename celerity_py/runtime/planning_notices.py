@@ -10,8 +10,10 @@ from celerity_py.scheduler.errors import CelerityError, InternalError, Uninitial
 from celerity_py.vocabulary.notation import label_of_buffer, show
 
 if TYPE_CHECKING:
-    from celerity_py._native import PlanningNotice
-    from celerity_py.runtime.runtime import Runtime
+    from celerity_py._native import PlanningNotice, Scheduler
+    from celerity_py.executor.live_executor import LiveExecutor
+    from celerity_py.runtime.run_state import RunState
+    from celerity_py.vocabulary.submissions import Submission
 
 _log = logging.getLogger(__name__)
 
@@ -19,13 +21,19 @@ _log = logging.getLogger(__name__)
 class Notices:
     """The notices of the scheduler of one runtime."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, scheduler: Scheduler, state: RunState, submissions: dict[int, Submission], *, checks: bool
+    ) -> None:
+        #: Fails the run; none in a dry run.
+        self.live: LiveExecutor | None = None
+        self._scheduler = scheduler
+        self._state = state
+        self._submissions = submissions
+        self._checks = checks
 
     def report(self) -> None:
         """Log all notices, or let the run fail because of one; any thread."""
-        runtime = self._runtime
-        scheduler, live = runtime.scheduler, runtime.live
+        scheduler, live = self._scheduler, self.live
         if not scheduler.has_notices:
             return
         if live is not None:
@@ -33,7 +41,7 @@ class Notices:
             for notice in scheduler.notices():
                 if (error := self._error_of(notice)) is not None:
                     live.fail(error(self._word(notice)), notice.submission)
-                    while not runtime.state.has_failed.sleep(1):
+                    while not self._state.has_failed.sleep(1):
                         pass
         for notice in scheduler.take_notices():
             if live is None or self._error_of(notice) is None:
@@ -43,13 +51,13 @@ class Notices:
         """The error with which the run fails; None for a warning."""
         if notice.kind == "fault":
             return InternalError
-        if notice.kind == "unwritten_read" and self._runtime.configuration.check:
+        if notice.kind == "unwritten_read" and self._checks:
             return UninitializedRead
         return None
 
     def _word(self, notice: PlanningNotice) -> str:
         text = describe(notice)
-        submission = self._runtime.submissions.get(notice.submission)
+        submission = self._submissions.get(notice.submission)
         return text if submission is None else f"{text} Submitted at {submission.site}."
 
 

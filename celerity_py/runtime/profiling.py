@@ -17,7 +17,6 @@ from celerity_py.scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from celerity_py._native import CombineCall, HostTaskCall, InitializeCall, KernelCall
-    from celerity_py.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -71,18 +70,18 @@ def _installed() -> Iterator[str]:
 class ProfiledDelegate(RuntimeDelegate):
     """Marks the calls of user functions as ranges."""
 
-    def __init__(self, runtime: Runtime, ranges: ProfilerRanges) -> None:
-        super().__init__(runtime)
+    def __init__(self, ranges: ProfilerRanges, *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
         self._ranges = ranges
 
     def run_kernel(self, device: int, call: KernelCall) -> None:
         """Run a device kernel on a launcher thread."""
-        with self._range(f"kernel {self._runtime.submissions[call.submission].name} on D{device}"):
+        with self._range(f"kernel {self._submissions[call.submission].name} on D{device}"):
             super().run_kernel(device, call)
 
     def run_host_task(self, call: HostTaskCall | InitializeCall | CombineCall) -> None:
         """Run a part of a host task, compute initial contents, or combine partial results, on a host-task thread."""
-        name = f" {self._runtime.submissions[call.submission].name}" if call.kind == "host_task" else ""
+        name = f" {self._submissions[call.submission].name}" if call.kind == "host_task" else ""
         with self._range(f"{call.kind.replace('_', ' ')}{name}"):
             super().run_host_task(call)
 

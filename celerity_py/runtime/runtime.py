@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Future, Notifiers
 from celerity_py.runtime.live_view import LiveView
-from celerity_py.runtime.native_objects import binders_of, make_executor, make_scheduler, make_submitter
+from celerity_py.runtime.native_objects import Watchers, binders_of, make_executor, make_scheduler, make_submitter
 from celerity_py.runtime.outputs import check_outputs, path_of_rank, write_graphs, write_output
 from celerity_py.runtime.planning_notices import Notices
 from celerity_py.runtime.profiling import ProfiledDelegate, start_ranges
@@ -56,24 +56,13 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
-    from celerity_py.recordings import Recording
-    from celerity_py.runtime.step_counter import StepCounter
+    from celerity_py.runtime.live_view import CountsSteps
     from celerity_py.vocabulary.buffer_records import BufferRecord
+    from celerity_py.vocabulary.side_effects import Ordered
 
 
 #: Seconds for pictures after a failure; the job ends soon.
 _FAILED_DRAWING_S = 1.5
-
-
-class Ordered(Protocol):
-    """What tasks use one after the other, such as a host object."""
-
-    id: int
-    obj: Any
-
-    @property
-    def label(self) -> str:
-        """How messages call it."""
 
 
 class Runtime:
@@ -109,8 +98,8 @@ class Runtime:
         self.state = RunState(lambda: self.submitter.refuse(), is_alone=communicator.size == 1)  # noqa: PLW0108
         self.check_usable = self.state.check
         self.inside = self.state.inside
-        self.completion = Completion(self)
-        self.submissions = self.completion.submissions
+        #: By id, until they are retired.
+        self.submissions: dict[int, Submission] = {}
         #: Results of `access.pure` mappers, kept between submits.
         self.pure_tables = PureTables()
         #: (code of a mapper, line that submits) that a warning has named already.
@@ -118,8 +107,6 @@ class Runtime:
         self.num_queues = 0
         #: Called before the threads stop.
         self.at_stop: list[Callable[[], None]] = []
-        #: Those of the latest loop with `celerity.progress`.
-        self.steps: StepCounter | None = None
         self._host_objects = itertools.count(1)
         #: Of collective host tasks.
         self.groups = CollectiveGroups(self.size, communicator, self._host_objects)
@@ -142,10 +129,12 @@ class Runtime:
         self.empty_reductions = EmptyReductions()
         #: Looks at each call of a kernel or host task; None without CHECK.
         self.call_checks = CallChecks() if settings.check else None
-        self.notices = Notices(self)
         self.executor: _native.Executor | None = None  # none in a dry run
         self.live: LiveExecutor | None = None
+        self._live_view: LiveView | None = None
         self._make_natives()
+        if self.executor is not None:
+            self.live = self.notices.live = self._make_live_executor(self.executor)
         try:
             self._start_threads()
         except BaseException:
@@ -156,16 +145,18 @@ class Runtime:
 
     def _make_natives(self) -> None:
         settings, communicator = self.configuration, self.communicator
+        watchers = Watchers(self.recorder, self.ranges, self.program, self.graphs)
         #: Combine partial results on GPUs; None on CPU devices.
         self.folds = FoldKernels() if self.devices.is_cuda else None
         #: The ranks that exchange data with this one from device memory to device memory.
         self.direct_peers = DirectPeers([False] * self.size, anywhere=False, why_not={})
         if not self.is_dry:
-            from celerity_py.executor.failures.failure_handler import FailureTimes
-            from celerity_py.executor.live_executor import LiveExecutor
-            from celerity_py.executor.watch.ended_processes import watch_processes
-
-            self.executor = make_executor(self)
+            self.executor = make_executor(
+                *(settings, communicator, self.devices, watchers),
+                folds=self.folds,
+                may_be_direct=self.may_be_direct,
+                idle_spin_s=self.spin.idle_s,
+            )
             self.direct_peers = agree_on_direct_peers(
                 self.executor,
                 communicator,
@@ -173,29 +164,73 @@ class Runtime:
                 required=settings.transport == "direct" and not settings.sync,
             )
             self._must_drain = self.direct_peers.anywhere
-            self.live = LiveExecutor(
-                self.executor,
-                communicator,
-                RuntimeDelegate(self) if self.ranges is None else ProfiledDelegate(self, self.ranges),
-                num_devices=self.num_devices,
-                poll=settings.poll,
-                direct=any(self.direct_peers.with_rank),
-                times=FailureTimes(stall_s=settings.stall_s),
-                program=self.program,
-                reporter=LiveView(self) if settings.live else None,
-                neighbour=watch_processes(communicator) if communicator.size > 1 else None,
-            )
         log_choices(settings, communicator, self.devices, self.direct_peers.with_rank)
         if self.tracer is not None:
             self.tracer.note_run(describe_for_trace(settings, communicator, self.devices))
         self.user_memory = UserMemory(self.executor)
-        self.scheduler = make_scheduler(self, self.direct_peers.with_rank)
+        self.scheduler = make_scheduler(
+            *(settings, communicator, self.devices, watchers, self.executor),
+            direct_ranks=self.direct_peers.with_rank,
+            idle_spin_s=self.spin.idle_s,
+        )
         self.origins = Origins(is_compared=self.program is not None, checks=self.call_checks)
-        self.submitter = self.completion.submitter = make_submitter(self)
+        self.submitter = make_submitter(
+            *(self.scheduler, self.executor, self.submissions),
+            size=self.size,
+            ranges=self.ranges,
+            tracer=self.tracer,
+        )
         self.submit_kernel = self.submitter.submit_kernel
         self.submit_host_task = self.submitter.submit_host_task
         #: Of the multiprocessors, by the queues that ask for them.
         self.shares = Shares()
+        self.notices = Notices(self.scheduler, self.state, self.submissions, checks=settings.check)
+        self.completion = Completion(
+            self.submissions,
+            scheduler=self.scheduler,
+            submitter=self.submitter,
+            executor=self.executor,
+            state=self.state,
+            notices=self.notices,
+            user_memory=self.user_memory,
+        )
+
+    def _make_live_executor(self, executor: _native.Executor) -> LiveExecutor:
+        from celerity_py.executor.failures.failure_handler import FailureTimes
+        from celerity_py.executor.live_executor import LiveExecutor
+        from celerity_py.executor.watch.ended_processes import watch_processes
+
+        settings = self.configuration
+        parts = (self.completion, self.state, self.user_memory)
+        named: dict[str, Any] = {
+            "binders": self.binders,
+            "checks": self.call_checks,
+            "empty_reductions": self.empty_reductions,
+            "labels": self.labels,
+            "rank": self.rank,
+            "size": self.size,
+            "lets_others_pass": executor.host_task_waits if settings.sync else None,
+            "failed": self.failed,
+        }
+        if settings.live:
+            self._live_view = LiveView(self.rank, executor, self.scheduler, self.completion, self.at_stop)
+        return LiveExecutor(
+            executor,
+            self.communicator,
+            RuntimeDelegate(*parts, **named) if self.ranges is None else ProfiledDelegate(self.ranges, *parts, **named),
+            num_devices=self.num_devices,
+            poll=settings.poll,
+            direct=any(self.direct_peers.with_rank),
+            times=FailureTimes(stall_s=settings.stall_s),
+            program=self.program,
+            reporter=self._live_view,
+            neighbour=watch_processes(self.communicator) if self.size > 1 else None,
+        )
+
+    def show_steps(self, steps: CountsSteps) -> None:
+        """Let the live view tell the steps of the latest loop with `celerity.progress`."""
+        if self._live_view is not None:
+            self._live_view.steps = steps
 
     @property
     def may_be_direct(self) -> bool:
@@ -415,7 +450,7 @@ class Runtime:
         Raises:
             UsageError: If this thread runs such a function.
         """
-        opened: Recording | None = self.submitter.open_recording
+        opened = self.submitter.open_recording
         if opened is not None and opened.thread == threading.get_ident():
             opened.refuse(call)
 
@@ -457,7 +492,16 @@ class Runtime:
         if self.tracer is not None:
             self.tracer.note_buffer(record.id, record.name)
         if record.initializer is not None:
-            self.completion.kept[record.id] = record
+            self.keep_record(record)
+
+    @property
+    def checks_values(self) -> bool:
+        """Whether the values of arrays are checked that go into buffers, and not only their dtypes."""
+        return self.call_checks is not None
+
+    def keep_record(self, record: BufferRecord) -> None:
+        """Keep the record of a buffer of which the executor calls functions; any thread."""
+        self.completion.kept[record.id] = record
 
     def destroy_buffer(self, record: BufferRecord) -> None:
         """Free a buffer after its last use; called when the user's handle dies, on any thread."""

@@ -38,7 +38,7 @@ class StepCounter:
         if runtime is None:
             runtime = self.runtime = lifecycle.running()
         if runtime is not None:
-            runtime.steps = self
+            runtime.show_steps(self)
         self.newest = 0 if runtime is None or runtime.state.has_ended else runtime.next_id - 1
         self._in_flight.append((self.submitted + 1, self.newest))
         self.submitted += 1

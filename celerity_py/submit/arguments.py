@@ -8,7 +8,7 @@ import inspect
 import numbers
 from collections.abc import Mapping
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,10 @@ from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
+    from celerity_py.vocabulary.static_types import PlainValue
 
+#: The arguments of a task. Type checkers find a bare buffer, a future and a host object among the arguments.
+Argument: TypeAlias = "Access | Reduction | PlainValue | None"
 _MAX_CACHED = 4096
 
 #: id of a code object -> (the code object, a number of arguments that it takes, as a function or as a method)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
-from celerity_py.calls.divided_calls import KnownMappers
+from celerity_py.calls.divided_calls import DivisibleSubmission, KnownMappers
 from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.reductions import Reduction
-from celerity_py.runtime.collective_groups import CollectiveGroup
+from celerity_py.runtime.collective_groups import CollectiveGroup, CollectiveSubmission
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.submit.arguments import (
     arities,
@@ -37,7 +37,7 @@ from celerity_py.vocabulary.index_spaces import NothingToDo, box_of, boxes, gran
 from celerity_py.vocabulary.integers import to_flag
 from celerity_py.vocabulary.notation import printable
 from celerity_py.vocabulary.static_types import HostTaskPlace
-from celerity_py.vocabulary.submissions import CollectiveSubmission, DivisibleSubmission, Submission
+from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
@@ -142,7 +142,7 @@ class SubmitDelegate:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
         if reductions and runtime.folds is not None:
-            runtime.folds.prepare(runtime, reductions)
+            runtime.folds.prepare(runtime.devices.ordinals, runtime.drain, reductions)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)

@@ -28,6 +28,7 @@ from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy
 from celerity_py.vocabulary.frozen_arrays import frozen
+from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.side_effects import SideEffect
 
 _MOST_LOOKED_AT: Final = 64  # items of a list: one with accesses is short
@@ -133,8 +134,6 @@ def _refuse_uncalled(value: Any, who: str) -> None:
 
 
 def _refuse_unusable(value: Any, who: str) -> None:
-    from celerity_py.queue import Queue
-
     if isinstance(value, Buffer):
         raise ArgumentTypeError(
             f"{who} got the bare buffer {value.record.label}. Say how it is accessed and where: "
@@ -165,7 +164,7 @@ def _refuse_unusable(value: Any, who: str) -> None:
         raise ArgumentTypeError(
             f"{who} got {value!r}, which belongs to another task. Pass buffer.read(mapper) instead."
         )
-    if isinstance(value, Queue):
+    if isinstance(value, IsHandle):  # a queue or a recording
         raise ArgumentTypeError(f"{who} got {value!r}, which a task cannot use: it can neither submit nor wait.")
     if is_foreign(value.__class__) and lies_on_gpu(value):
         kind = type(value)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from celerity_py._native import Box
 from celerity_py.vocabulary.notation import label_of_buffer, printable
@@ -15,10 +15,29 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from celerity_py.buffer import Buffer
-    from celerity_py.runtime.runtime import Runtime
-    from celerity_py.vocabulary.combinations import Combination
     from celerity_py.vocabulary.submissions import Site
+
+
+class BufferOwner(Protocol):
+    """The runtime, as far as buffers know it."""
+
+    #: The `RunState`.
+    state: Any
+    #: Threads that run functions of the user.
+    inside: Any
+
+    @property
+    def checks_values(self) -> bool:
+        """Whether the values of arrays are checked that go into buffers, and not only their dtypes."""
+
+    def keep_record(self, record: BufferRecord) -> None:
+        """Keep a record of which the executor calls functions."""
+
+    def destroy_buffer(self, record: BufferRecord) -> None:
+        """Free a buffer after its last use."""
+
+    def refuse_in_recording(self, call: str) -> None:
+        """Refuse a call in a function that is being recorded."""
 
 
 class BufferRecord:
@@ -39,9 +58,9 @@ class BufferRecord:
     )
 
     #: Set, with `id`, when the runtime makes the buffer.
-    runtime: Runtime
+    runtime: BufferOwner
     #: The user's handle, as long as it lives.
-    handle: ReferenceType[Buffer]
+    handle: ReferenceType[Any]
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, site: Site) -> None:
         self.id = 0
@@ -59,7 +78,7 @@ class BufferRecord:
         #: By allocation: the sources of arrays for writing and for reading, and the allocated box.
         self.arrays: dict[Hashable, tuple[Any, Any, Box]] = {}
         #: The operations by which NumPy combines partial results for this buffer; the executor numbers them from 0.
-        self.combinations: list[Combination] = []
+        self.combinations: list[Any] = []
 
     @property
     def type_name(self) -> str:
@@ -69,7 +88,7 @@ class BufferRecord:
     @property
     def checks_values(self) -> bool:
         """Whether the values of arrays are checked that go into the buffer, and not only their dtypes."""
-        return self.runtime.call_checks is not None
+        return self.runtime.checks_values
 
     @property
     def label(self) -> str:

@@ -201,6 +201,7 @@ def partial_shape(record: BufferRecord) -> tuple[int, ...]:
 def combination_of_name(op: str, record: BufferRecord) -> Combination:
     """The combination of an operation with a name into a buffer whose elements native code cannot combine."""
     with _lock:
+        known: Combination
         for known in record.combinations:
             if known.is_named and known.name == op:
                 return known
@@ -235,7 +236,7 @@ def _find(function: Callable[..., Any], identity: np.ndarray[Any, Any], record: 
 
 def _add(combination: Combination, record: BufferRecord) -> Combination:
     record.combinations.append(combination)
-    record.runtime.completion.kept[record.id] = record  # as the executor finds it by the buffer
+    record.runtime.keep_record(record)
     return combination
 
 

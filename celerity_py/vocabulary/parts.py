@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from celerity_py._native import Box
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.refused_operators import refuse_operators
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Intracomm
-
-    from celerity_py.runtime.collective_groups import CollectiveGroup
 
 _BOX_ATTRIBUTES: Final = frozenset(name for name in dir(Box) if not name.startswith("_"))
 
@@ -82,38 +77,6 @@ class Part(IndexSpacePart):
         if name == "comm":
             return f"{self!r} has no communicator. Submit the function with queue.collective(fn, ...)."
         return super()._explain_missing(name)
-
-
-class CollectivePart(Part):
-    """The part of a collective host task: a `Part` with one item, the number of the rank.
-
-    Valid during the call, on the thread that runs it.
-
-    Attributes:
-        box: The item of this rank: `Box((rank,), (rank + 1,))`.
-        global_box: The whole index space, one item per rank.
-        global_shape: `(size,)`.
-        rank: The number of this process, from 0.
-        size: The number of processes.
-    """
-
-    __slots__ = ("_group",)
-
-    def __init__(self, box: Box, global_box: Box, rank: int, size: int, group: CollectiveGroup) -> None:
-        super().__init__(box, global_box, rank, size)
-        self._group = group
-
-    @property
-    def comm(self) -> Intracomm:
-        """An mpi4py communicator of the group's own, with all ranks in their order. Do not free it.
-
-        Use it in collective host tasks of the group only, where calls of it are collective as in any program with MPI.
-        It lives until the runtime ends.
-
-        Raises:
-            LaunchError: If there is a single rank, and no MPI library.
-        """
-        return self._group.connect()
 
 
 class MapperChunk(IndexSpacePart):

@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from typing import Any
 
-    from celerity_py.host_objects import HostObject
+class Ordered(Protocol):
+    """An object that tasks use one after the other, such as a host object."""
+
+    id: int
+    obj: Any
+
+    @property
+    def label(self) -> str:
+        """The object in messages."""
 
 
 class SideEffect:
@@ -16,7 +22,7 @@ class SideEffect:
 
     __slots__ = ("host_object",)
 
-    def __init__(self, host_object: HostObject[Any]) -> None:
+    def __init__(self, host_object: Ordered) -> None:
         #: Lives as long as the task may use it.
         self.host_object = host_object
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from celerity_py._native import Box
-    from celerity_py.reductions import Reduction
-    from celerity_py.vocabulary.accesses import Access
 
     #: The scalar type of an array's elements. Without one, `Buffer` means `Buffer[Any]`.
     Element = typing_extensions.TypeVar("Element", bound=np.generic, default=Any)
@@ -51,5 +49,3 @@ class SupportsDLPack(Protocol):
 LocalParts: TypeAlias = (
     "Mapping[Box, npt.ArrayLike | SupportsDLPack] | Iterable[tuple[Box, npt.ArrayLike | SupportsDLPack]]"
 )
-#: The arguments of a task. Type checkers find a bare buffer, a future and a host object among the arguments.
-Argument: TypeAlias = "Access | Reduction | PlainValue | None"

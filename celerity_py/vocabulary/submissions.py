@@ -13,10 +13,6 @@ from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
-    from celerity_py.calls.divided_calls import KnownMappers
-    from celerity_py.calls.outer_variables import OuterValue
-    from celerity_py.runtime.collective_groups import CollectiveGroup
-    from celerity_py.runtime.futures import Future
 
 
 class Site:
@@ -51,8 +47,8 @@ class Submission(SubmissionRecord):
     Holds no `Buffer`: the graphs keep data alive, and handles die when the user drops them, on every rank alike.
     """
 
-    #: With CHECK: the variables that the function uses, as they were.
-    outside: list[OuterValue]
+    #: With CHECK: the variables that the function uses, as they were; `OuterVariables` knows their type.
+    outside: list[Any]
 
     __slots__ = ()
 
@@ -64,7 +60,7 @@ class Submission(SubmissionRecord):
         args: list[Any],
         box: Box | None,
         frame: FrameType,
-        future: Future[Any] | None = None,
+        future: Any = None,
     ) -> None:
         self.kind = kind
         #: As messages show it.
@@ -115,21 +111,3 @@ class Submission(SubmissionRecord):
     def describe(self) -> str:
         """Kind, name and origin, as the subject of an error message."""
         return f"{self.label} (submitted at {self.site})"
-
-
-class DivisibleSubmission(Submission):
-    """With CHECK: the entry of a kernel whose chunks can be divided further."""
-
-    __slots__ = ("known_mappers",)
-
-    #: Set by the call that submits it.
-    known_mappers: KnownMappers
-
-
-class CollectiveSubmission(Submission):
-    """The entry of a collective host task."""
-
-    __slots__ = ("group",)
-
-    #: Set by the call that submits it.
-    group: CollectiveGroup

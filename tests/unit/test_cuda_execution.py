@@ -21,7 +21,7 @@ from celerity_py.cuda import execution as cuda_execution
 from celerity_py.cuda.execution import CudaBinder, CudaReducer, CudaView, stream_of
 from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.executor.failures.failure import describe_error
-from celerity_py.runtime.executor_delegate import RuntimeDelegate
+from celerity_py.runtime.executor_delegate import explain_violation
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE, Port
 from celerity_py.vocabulary.submissions import Submission
 
@@ -31,10 +31,9 @@ def test_a_kernel_with_an_index_outside_is_told_what_to_write() -> None:
         id=3, dtype=np.dtype("f4"), shape=(100,), label='B3 "u"', runtime=None, box=Box((0,), (100,))
     )
     task: Any = SimpleNamespace(args=[Port(record, READ)], describe=lambda: 'kernel "step" (submitted at app.py:12)')
-    delegate = RuntimeDelegate(SimpleNamespace(submissions={7: task}))  # type: ignore[arg-type]
 
     def told(index: int) -> str:
-        error = delegate.explain_violation(7, 0, (index, 0, 0), [(40, 0, 0, 50, 1, 1)])
+        error = explain_violation(task, 0, (index, 0, 0), [(40, 0, 0, 50, 1, 1)])
         assert isinstance(error, OutOfBoundsAccess)
         return str(error)
 
@@ -44,7 +43,7 @@ def test_a_kernel_with_an_index_outside_is_told_what_to_write() -> None:
         + " Widen the range mapper of this access, or test the index in the kernel (the whole buffer is [0:100])."
     )
     assert told(2**63 - 1).startswith(where.format(2**63 - 1) + " Widen the range mapper")
-    nothing = delegate.explain_violation(7, 0, (9, 0, 0), [])
+    nothing = explain_violation(task, 0, (9, 0, 0), [])
     assert "outside of its declared region {}. Widen the range mapper" in str(nothing)
     assert told(9).startswith(
         where.format(9) + " Indices are global coordinates, and this access begins at [40]: if the index counts from "
@@ -60,8 +59,7 @@ def test_a_kernel_with_an_index_outside_of_the_target_of_a_reduction_is_told() -
     read.checks_values = target.checks_values = False
     args = [ReductionPort(target, "sum"), Port(read, READ)]
     task: Any = SimpleNamespace(args=args, describe=lambda: 'kernel "step" (submitted at app.py:12)')
-    delegate = RuntimeDelegate(SimpleNamespace(submissions={7: task}))  # type: ignore[arg-type]
-    error = delegate.explain_violation(7, 1, (4, 7, 0), [])
+    error = explain_violation(task, 1, (4, 7, 0), [])
     assert isinstance(error, OutOfBoundsAccess)
     assert str(error) == (
         'kernel "step" (submitted at app.py:12) combines a value into B4 "sums" at [4, 7], outside of the buffer '

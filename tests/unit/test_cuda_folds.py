@@ -69,22 +69,6 @@ def test_the_kernel_tells_an_extremum_of_nothing_from_others(kernels: ctypes.CDL
     assert fold() == 1
 
 
-class Devices:
-    ordinals = (4, 7)
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-
-class FakeRuntime:
-    def __init__(self, num_devices: int) -> None:
-        self.devices = Devices(num_devices)
-        self.num_drains = 0
-
-    def drain(self) -> None:
-        self.num_drains += 1
-
-
 @pytest.mark.parametrize(("num_devices", "expected"), [(1, ["min"]), (2, ["sum", "min"])])
 def test_kernels_are_loaded_when_a_task_needs_them(
     monkeypatch: pytest.MonkeyPatch, num_devices: int, expected: list[str]
@@ -92,12 +76,12 @@ def test_kernels_are_loaded_when_a_task_needs_them(
     loaded: list[str] = []
 
     def load(program: Any, ordinals: tuple[int, ...]) -> list[int]:
-        assert ordinals == Devices.ordinals
+        assert ordinals == (4, 7)[:num_devices]
         loaded.extend(op for op in OPERATIONS if program == program_of(op, "float32"))
         return [64, 72]
 
     monkeypatch.setattr("celerity_py.cuda.compilation.load", load)
-    runtime: Any = FakeRuntime(num_devices)
+    drains: list[int] = []
     folds = FoldKernels()
     reductions = [
         (1, "sum", "float32", False),
@@ -105,6 +89,6 @@ def test_kernels_are_loaded_when_a_task_needs_them(
         (3, "callable", "other", True, 0, "join", 0),
     ]
     for _ in range(2):
-        folds.prepare(runtime, reductions)
+        folds.prepare((4, 7)[:num_devices], lambda: drains.append(1), reductions)
     assert loaded == expected
-    assert runtime.num_drains == len(expected)
+    assert len(drains) == len(expected)

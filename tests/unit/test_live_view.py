@@ -175,7 +175,7 @@ class Printed:
 
 def test_a_rank_that_is_silent_and_ranks_beyond_32_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime: Any = Printed(monkeypatch)
-    view = LiveView(runtime)
+    view = LiveView(runtime.rank, runtime, runtime, runtime, runtime.at_stop)
     view._began_s = 0.0
     for rank in (*range(1, 40), 0):
         report = RankReport(**{**asdict(REPORT), "rank": rank})
@@ -194,7 +194,7 @@ def test_a_terminal_that_stands_still_does_not_hold_the_end_of_the_run(monkeypat
     goes_on = threading.Event()
     runtime: Any = Printed(monkeypatch)
     monkeypatch.setattr(live_view, "print_whole", lambda text: goes_on.wait(30))
-    view = LiveView(runtime)
+    view = LiveView(runtime.rank, runtime, runtime, runtime, runtime.at_stop)
     view._began_s = 0.0
     view.take(json.dumps({**asdict(REPORT), "rank": 0}).encode(), 1.0)
     start_s = time.monotonic()
