@@ -11,7 +11,6 @@ from celerity_py import access, errors, hints, random
 from celerity_py._native import Box, Region
 from celerity_py._native import version as _version
 from celerity_py.buffer import Buffer
-from celerity_py.calls.partial_results import Reducer
 from celerity_py.calls.views import View
 from celerity_py.configuration import configure
 from celerity_py.errors import (
@@ -27,15 +26,16 @@ from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.loops import Loop
-from celerity_py.progress_bars import progress
 from celerity_py.queue import Queue
 from celerity_py.recordings import Recording
-from celerity_py.reductions import reduction
+from celerity_py.reductions.combinations import placed
+from celerity_py.reductions.partial_results import Reducer
+from celerity_py.reductions.reduction import reduction
 from celerity_py.runtime.collective_groups import CollectivePart
 from celerity_py.runtime.futures import Future
 from celerity_py.runtime.lifecycle import is_dry_run, is_master, rank, size
+from celerity_py.tools.progress_bars import progress
 from celerity_py.vocabulary.accesses import Access
-from celerity_py.vocabulary.combinations import placed
 from celerity_py.vocabulary.parts import Chunk, MapperChunk, Part
 
 __version__ = _version()

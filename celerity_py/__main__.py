@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from celerity_py.cli.main import main
+from celerity_py.tools.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -17,7 +17,7 @@ from celerity_py.access import one_to_one, pure
 from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.kernels import CudaKernel, Kernel, kernel
-from celerity_py.reductions import Reduction, reduction
+from celerity_py.reductions.reduction import Reduction, reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
@@ -33,8 +33,8 @@ from celerity_py.vocabulary.type_rules import (
 )
 
 if TYPE_CHECKING:
-    from celerity_py.calls.partial_results import Reducer
     from celerity_py.calls.views import View
+    from celerity_py.reductions.partial_results import Reducer
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
     from celerity_py.vocabulary.parts import Chunk

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from celerity_py._native import Box, RangeMapper, Region
-from celerity_py.calls.hidden_mistakes import forget, refuse_hidden
 from celerity_py.calls.repeatable_functions import may_run_again
 from celerity_py.calls.views import View
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.vocabulary.accesses import READ, Port
+from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Submission

@@ -13,16 +13,16 @@ import numpy as np
 from celerity_py import _native
 from celerity_py._native import BoundAccess, BoundPart, Box, KernelCall, Region, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.calls.hidden_mistakes import FOUND, forget, refuse_hidden
-from celerity_py.calls.host_reducers import CallableReducer, PlaceReducer
 from celerity_py.calls.kept_arrays import look_after
-from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View, ViewPart
 from celerity_py.executor.failures.failure import describe_error
+from celerity_py.reductions.host_reducers import CallableReducer, PlaceReducer
+from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from celerity_py.scheduler.errors import CelerityError, InternalError, ReadOnlyAccess, TaskFailed, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.foreign_arrays import to_numpy
+from celerity_py.vocabulary.hidden_mistakes import FOUND, forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk, IndexSpacePart
 from celerity_py.vocabulary.side_effects import SideEffect

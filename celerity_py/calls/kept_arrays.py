@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from celerity_py import _native
-from celerity_py.calls.partial_results import Reducer
 from celerity_py.calls.views import View, ViewPart
+from celerity_py.reductions.partial_results import Reducer
 from celerity_py.scheduler.errors import KeptArray
 
 if TYPE_CHECKING:

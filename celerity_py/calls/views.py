@@ -13,7 +13,6 @@ import numpy as np
 
 from celerity_py._native import Box, HolderRecord, Region
 from celerity_py.calls import padding
-from celerity_py.calls.hidden_mistakes import out_of_bounds
 from celerity_py.calls.indices import no_integer, shifted
 from celerity_py.scheduler.errors import (
     ArgumentTypeError,
@@ -23,6 +22,7 @@ from celerity_py.scheduler.errors import (
     UsageError,
 )
 from celerity_py.vocabulary.foreign_arrays import is_foreign, to_numpy
+from celerity_py.vocabulary.hidden_mistakes import out_of_bounds
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.notation import show, widen_mapper
 from celerity_py.vocabulary.refused_operators import ARRAY_ATTRIBUTES, refuse_operators

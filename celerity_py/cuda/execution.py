@@ -14,14 +14,14 @@ import numpy as np
 from celerity_py._native import KernelCall
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.execution import Binder, Binding
-from celerity_py.calls.host_reducers import CallableReducer, PlaceReducer
-from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
 from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.cuda.library_streams import library_scopes
 from celerity_py.cuda.mixed_arrays import explain_mixture
 from celerity_py.cuda.turns import kernel_turns
+from celerity_py.reductions.host_reducers import CallableReducer, PlaceReducer
+from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.submissions import Submission
 

@@ -14,15 +14,15 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from celerity_py import _native
-from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda import compilation
 from celerity_py.cuda.compilation import CompilationError, Program
 from celerity_py.cuda.signatures import Parameter, Signature, parse_signature, spelling_of
 from celerity_py.kernels import CudaKernel
+from celerity_py.reductions.operations import OPERATIONS
+from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.accesses import MODE_NAMES, READ, Port
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.submissions import Submission
 from celerity_py.vocabulary.type_rules import describe_type
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from celerity_py.reductions.combinations import PLACED, VALUE, is_placed, num_dims_of_place, placed
+from celerity_py.reductions.operations import BY_DEVICE_TYPE
 from celerity_py.scheduler.errors import UsageError
-from celerity_py.vocabulary.combinations import PLACED, VALUE, is_placed, num_dims_of_place, placed
-from celerity_py.vocabulary.operations import BY_DEVICE_TYPE
 
 _INTEGER_WORDS: Final = {"signed", "unsigned", "char", "short", "int", "long"}
 _COMPLEX: Final = {"float": "complex64", "double": "complex128"}

@@ -19,9 +19,9 @@ from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
-    from celerity_py.cuda.folds import FoldKernels
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.graphs.recorder import GraphRecorder
+    from celerity_py.reductions.cuda_folds import FoldKernels
     from celerity_py.runtime.devices import Devices
     from celerity_py.timeline.recorder import Tracer
     from celerity_py.vocabulary.submissions import Submission

@@ -16,18 +16,18 @@ import numpy as np
 
 from celerity_py import _native
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.calls.empty_reductions import EmptyReductions
 from celerity_py.calls.views import address_of
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.comparison.pure_tables import PureTables
 from celerity_py.configuration import thaw
 from celerity_py.cuda.device_arrays import new_device_array
-from celerity_py.cuda.folds import FoldKernels
 from celerity_py.executor.failures.failure import attempt
 from celerity_py.executor.network.direct_peers import DirectPeers, agree_on_direct_peers
 from celerity_py.graphs.recorder import start_graphs
 from celerity_py.hints import Division
+from celerity_py.reductions.cuda_folds import FoldKernels
+from celerity_py.reductions.empty_reductions import EmptyReductions
 from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
 from celerity_py.runtime.dry_results import fill_result

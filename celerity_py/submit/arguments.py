@@ -14,13 +14,13 @@ import numpy as np
 
 from celerity_py._native import MAX_QUEUE_PRIORITY, Box
 from celerity_py.buffer import check_alive
-from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_backend
-from celerity_py.reductions import Reduction
+from celerity_py.reductions.combinations import VALUE
+from celerity_py.reductions.partial_results import ReductionPort
+from celerity_py.reductions.reduction import Reduction
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
-from celerity_py.vocabulary.combinations import VALUE
 from celerity_py.vocabulary.index_spaces import box_of
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.side_effects import SideEffect

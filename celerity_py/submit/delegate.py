@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
 from celerity_py.calls.divided_calls import DivisibleSubmission, KnownMappers
-from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
-from celerity_py.reductions import Reduction
+from celerity_py.reductions.ordered_reductions import finish_ordered, order_reductions
+from celerity_py.reductions.partial_results import ReductionPort
+from celerity_py.reductions.reduction import Reduction
 from celerity_py.runtime.collective_groups import CollectiveGroup, CollectiveSubmission
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.submit.arguments import (
@@ -29,7 +30,6 @@ from celerity_py.submit.arguments import (
     refuse_host_combinations,
 )
 from celerity_py.submit.custom_mappers import resolve_custom
-from celerity_py.submit.ordered_reductions import finish_ordered, order_reductions
 from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access

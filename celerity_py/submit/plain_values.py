@@ -18,11 +18,11 @@ from celerity_py import access
 from celerity_py._native import RangeMapper
 from celerity_py.access import PureMapper
 from celerity_py.buffer import Buffer
-from celerity_py.calls.partial_results import Reducer
 from celerity_py.calls.views import View
 from celerity_py.hints import Hint
 from celerity_py.host_objects import HostObject
-from celerity_py.reductions import Reduction
+from celerity_py.reductions.partial_results import Reducer
+from celerity_py.reductions.reduction import Reduction
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from celerity_py.reductions import Reduction
+from celerity_py.reductions.reduction import Reduction
 from celerity_py.scheduler.errors import (
     DimensionMismatch,
     InconsistentMapper,

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celerity_py.cli.launchers import (
+from celerity_py.errors import LaunchError
+from celerity_py.tools.cli.launchers import (
     Mpi,
     candidates,
     find_mpi,
@@ -27,7 +28,6 @@ from celerity_py.cli.launchers import (
     last_words,
     offered_interfaces,
 )
-from celerity_py.errors import LaunchError
 from cluster_jobs.processes import end_group, python_path, start
 from cluster_jobs.slurm.states import SlurmError
 

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celerity_py.cli.launchers import find_mpi, first_status, last_words
+from celerity_py.tools.cli.launchers import find_mpi, first_status, last_words
 from cluster_jobs.benchmarks import environment
 from cluster_jobs.benchmarks.launching import devices_of
 from cluster_jobs.processes import ROOT, end_group, python_path

@@ -13,7 +13,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import _native_testing, access
 from celerity_py.cuda.signatures import SPELLINGS
-from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
+from celerity_py.reductions.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 from celerity_py.vocabulary.static_types import ReductionName
 from tests.support.folds import CASES, has_same_bits, values_of
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
-from celerity_py.cli.main import main
-from celerity_py.report.analysis import Analysis
-from celerity_py.report.runs import read_run
+from celerity_py.tools.cli.main import main
+from celerity_py.tools.report.analysis import Analysis
+from celerity_py.tools.report.runs import read_run
 from tests.support import reported_programs
 
 pytestmark = pytest.mark.mpi

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from celerity_py.vocabulary.operations import OPERATIONS
+from celerity_py.reductions.operations import OPERATIONS
 
 REAL = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool")
 COMPLEX = ("complex64", "complex128")

@@ -10,7 +10,7 @@ import numpy as np
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.vocabulary.operations import OPERATIONS
+from celerity_py.reductions.operations import OPERATIONS
 
 SIZE = 1003
 ONE = access.one_to_one()

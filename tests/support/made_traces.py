@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from celerity_py.report.analysis import Analysis
-from celerity_py.report.runs import read_run
+from celerity_py.tools.report.analysis import Analysis
+from celerity_py.tools.report.runs import read_run
 
 ABOUT: dict[str, Any] = {
     "origin_ns": 17,

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
-from celerity_py.cli import demo
-from celerity_py.cli.main import main
+from celerity_py.tools.cli import demo
+from celerity_py.tools.cli.main import main
 from tests.failures.launching import run
 from tests.support.command_lines import COMMAND, command_line
 
@@ -25,7 +25,7 @@ from tests.support.command_lines import COMMAND, command_line
 
 def test_the_version_is_told_without_mpi_and_cuda() -> None:
     code = (
-        "import sys\nfrom celerity_py.cli.main import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
+        "import sys\nfrom celerity_py.tools.cli.main import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
         "print([name for name in ('mpi4py', 'mpi4py.MPI', 'cupy') if name in sys.modules])\n"
         "print('libcuda' in open('/proc/self/maps').read())"
     )

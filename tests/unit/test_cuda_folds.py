@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from celerity_py import _native_testing
-from celerity_py.cuda.folds import FoldKernels, program_of
-from celerity_py.vocabulary.operations import OPERATIONS, identity_of
+from celerity_py.reductions.cuda_folds import FoldKernels, program_of
+from celerity_py.reductions.operations import OPERATIONS, identity_of
 from tests.support.folds import CASES, has_same_bits, values_of
 
 ROOT = Path(__file__).parents[2]

@@ -15,12 +15,12 @@ import pytest
 import celerity_py as celerity
 from celerity_py import _native, access
 from celerity_py._native import Box
-from celerity_py.calls.partial_results import ReductionPort
 from celerity_py.cuda.launches import prepare_launch
 from celerity_py.errors import ArgumentTypeError, DimensionMismatch, UsageError
+from celerity_py.reductions.combinations import combination_of_name
+from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.runtime import lifecycle
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, WRITE
-from celerity_py.vocabulary.combinations import combination_of_name
 from tests.support.fake_gpus import FakeGpus, fake_record, kernel_of, port, prepare, stand_in_for_gpus, submission_of
 
 CudaFunction = _native.CudaFunction  # tests replace it

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from celerity_py.report.make import make_report
 from celerity_py.timeline.chrome import merge
+from celerity_py.tools.report.make import make_report
 from tests.support.made_traces import MadeTrace, add_chain
 
 VALUES: list[Any] = [None, True, -1, 1.5, "x", [], {}, 2**70, 1e308, float("nan"), "\x1b[1m"]

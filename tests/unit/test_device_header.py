@@ -14,7 +14,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py.cuda import compilation
-from celerity_py.vocabulary.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
+from celerity_py.reductions.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))

@@ -14,8 +14,8 @@ import pytest
 
 from celerity_py.cuda import compilation, small_copies
 from celerity_py.cuda.compilation import Program
-from celerity_py.cuda.folds import program_of
-from celerity_py.submit.ordered_reductions import _kernel_for
+from celerity_py.reductions.cuda_folds import program_of
+from celerity_py.reductions.ordered_reductions import _kernel_for
 from tests.support.folds import CASES
 
 APPLICATIONS = Path(__file__).parents[2] / "cluster_jobs" / "apps"

@@ -14,8 +14,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.cli.dry_run import _table
 from celerity_py.errors import ConfigurationError
+from celerity_py.tools.cli.dry_run import _table
 from celerity_py.vocabulary.tables import plain_text
 from tests.failures.launching import Outcome, run
 

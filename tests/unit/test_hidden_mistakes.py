@@ -12,8 +12,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access
-from celerity_py.calls.hidden_mistakes import FOUND
 from celerity_py.scheduler.errors import OutOfBoundsAccess, TaskFailed
+from celerity_py.vocabulary.hidden_mistakes import FOUND
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "check"])

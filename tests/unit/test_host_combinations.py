@@ -14,7 +14,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py.errors import UsageError
-from celerity_py.vocabulary.combinations import Combination, combination_by
+from celerity_py.reductions.combinations import Combination, combination_by
 from tests.support.host_combinations import PROGRAMS, keep_last
 from tests.support.scripts import line_of, run
 

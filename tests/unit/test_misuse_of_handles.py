@@ -17,9 +17,9 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, Region
-from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.calls.views import View
 from celerity_py.executor.failures.missing_attributes import explain_missing
+from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from celerity_py.scheduler.errors import ArgumentTypeError, UnsupportedIndex, UsageError
 from celerity_py.vocabulary.parts import Chunk, MapperChunk
 from celerity_py.vocabulary.submissions import Submission

@@ -11,8 +11,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.cli.main import main
 from celerity_py.errors import ArgumentTypeError
+from celerity_py.tools.cli.main import main
 from celerity_py.vocabulary.notation import printable
 from tests.support.scripts import run
 

@@ -18,8 +18,8 @@ from celerity_py.cuda.launches import _Matcher
 from celerity_py.cuda.signatures import parse_signature
 from celerity_py.errors import ArgumentTypeError, OverlappingAccess, UsageError
 from celerity_py.kernels import CudaKernel
+from celerity_py.reductions.ordered_reductions import finish_ordered, order_reductions
 from celerity_py.submit.arguments import collect
-from celerity_py.submit.ordered_reductions import finish_ordered, order_reductions
 from celerity_py.vocabulary.accesses import READ_WRITE, WRITE
 from celerity_py.vocabulary.submissions import Submission
 

@@ -18,44 +18,50 @@ import celerity_py.configuration
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-HEADERS = tuple(f"cuda/{name}.cuh" for name in ("celerity_device", "celerity_random", "folds", "small_copies"))
-PAGE = "report/page.html", "report/page.css", "report/page.js"
+HEADERS = (
+    *(f"cuda/{name}.cuh" for name in ("celerity_device", "celerity_random", "small_copies")),
+    "reductions/cuda_folds.cuh",
+)
+PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
 
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
         __init__ __main__ access buffer configuration errors fences hints host_objects kernels loops
-        progress_bars queue random recordings redistribution reductions single_import small_operations
+        queue random recordings redistribution single_import small_operations
     """,
     "celerity_py/calls": """
-        __init__ call_checks divided_calls empty_reductions execution fill_patterns hidden_mistakes host_combination
-        host_reducers indices kept_arrays named_paths outer_variables padding partial_results reached_values
-        repeatable_functions views
+        __init__ call_checks divided_calls execution fill_patterns indices kept_arrays named_paths
+        outer_variables padding reached_values repeatable_functions views
     """,
-    "celerity_py/cli": """
+    "celerity_py/tools/cli": """
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cuda": """
-        __init__ compilation contexts device_arrays execution folds kernel_folder launches library_streams mixed_arrays
+        __init__ compilation contexts device_arrays execution kernel_folder launches library_streams mixed_arrays
         signatures small_copies turns
     """,
+    "celerity_py/reductions": """
+        __init__ combinations cuda_folds empty_reductions host_combination host_reducers operations ordered_reductions
+        partial_results reduction
+    """,
+    "celerity_py/tools": "__init__ progress_bars step_counter",
     "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder",
-    "celerity_py/report": """
+    "celerity_py/tools/report": """
         __init__ advice analysis comparison critical_path instructions intervals levels make markup measures page
         runs words
     """,
     "celerity_py/runtime": """
         __init__ closed collective_groups devices dry_results executor_delegate forks futures initial_contents lifecycle
         live_view log native_objects outputs planning_notices profiling run_state run_summary runtime shares spinning
-        statistics step_counter submissions_in_flight turns user_memory
+        statistics submissions_in_flight turns user_memory
     """,
-    "celerity_py/submit": "__init__ arguments custom_mappers delegate ordered_reductions plain_values violations",
+    "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
-        __init__ accesses buffer_records combinations foreign_arrays frozen_arrays gathered_rows index_spaces
-        integers notation operations parts
-        refused_operators side_effects static_types submissions tables type_rules
+        __init__ accesses buffer_records foreign_arrays frozen_arrays gathered_rows hidden_mistakes index_spaces
+        integers notation parts refused_operators side_effects static_types submissions tables type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """

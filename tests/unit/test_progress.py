@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import celerity_py as celerity
-from celerity_py import access, progress_bars
+from celerity_py import access
 from celerity_py.errors import ArgumentTypeError, TaskFailed, UsageError
+from celerity_py.tools import progress_bars
 from tests.failures.launching import run
 
 PROGRAM = """

@@ -13,10 +13,10 @@ import pytest
 
 import celerity_py
 from celerity_py import _native
-from celerity_py.calls.partial_results import Reducer, ReductionPort
 from celerity_py.errors import UsageError
-from celerity_py.vocabulary.combinations import PLACED
-from celerity_py.vocabulary.operations import OPERATIONS
+from celerity_py.reductions.combinations import PLACED
+from celerity_py.reductions.operations import OPERATIONS
+from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from tests.support.scripts import line_of, run
 
 HEADER = Path(celerity_py.__file__).parent / "cuda" / "celerity_device.cuh"

@@ -14,7 +14,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import UsageError
-from celerity_py.vocabulary.operations import OPERATIONS
+from celerity_py.reductions.operations import OPERATIONS
 from celerity_py.vocabulary.static_types import ReductionName
 from tests.support.host_combinations import ELEMENT_TYPES, is_defined
 

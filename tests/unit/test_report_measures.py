@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from celerity_py.report.advice import advise
-from celerity_py.report.analysis import Analysis
-from celerity_py.report.comparison import changed_settings, verdict
-from celerity_py.report.measures import BEFORE, OTHERS
-from celerity_py.report.page import report_page
-from celerity_py.report.words import format_percent, format_rate, format_time, list_words
+from celerity_py.tools.report.advice import advise
+from celerity_py.tools.report.analysis import Analysis
+from celerity_py.tools.report.comparison import changed_settings, verdict
+from celerity_py.tools.report.measures import BEFORE, OTHERS
+from celerity_py.tools.report.page import report_page
+from celerity_py.tools.report.words import format_percent, format_rate, format_time, list_words
 from tests.support.made_traces import MadeTrace, add_chain
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py.cli.main import main as command
-from celerity_py.report.analysis import Analysis
-from celerity_py.report.comparison import compare_page
-from celerity_py.report.levels import MAX_SLICES, Levels
-from celerity_py.report.page import report_page
-from celerity_py.report.runs import Rank, Run, Texts, read_run
+from celerity_py.tools.cli.main import main as command
+from celerity_py.tools.report.analysis import Analysis
+from celerity_py.tools.report.comparison import compare_page
+from celerity_py.tools.report.levels import MAX_SLICES, Levels
+from celerity_py.tools.report.page import report_page
+from celerity_py.tools.report.runs import Rank, Run, Texts, read_run
 from tests.support import reported_programs
 from tests.support.made_traces import ABOUT, MadeTrace, add_chain
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celerity_py.report.critical_path import CAUSES, CriticalPath
-from celerity_py.report.intervals import union
+from celerity_py.tools.report.critical_path import CAUSES, CriticalPath
+from celerity_py.tools.report.intervals import union
 from tests.support.made_traces import MadeTrace, add_chain
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from celerity_py.cli import bind_rank
-from celerity_py.cli.run import choose_launch
-from celerity_py.cli.words import CommandError
+from celerity_py.tools.cli import bind_rank
+from celerity_py.tools.cli.run import choose_launch
+from celerity_py.tools.cli.words import CommandError
 from tests.failures.launching import run
 from tests.support.command_lines import command_line
 
@@ -140,7 +140,7 @@ def test_each_core_belongs_to_one_rank(num_ranks: int) -> None:
 def test_a_rank_becomes_its_program_on_its_cores() -> None:
     allowed = sorted(os.sched_getaffinity(0))
     code = (
-        "from celerity_py.cli import bind_rank; import sys; bind_rank.LEAST_CORES = 1; "
+        "from celerity_py.tools.cli import bind_rank; import sys; bind_rank.LEAST_CORES = 1; "
         "bind_rank.main([sys.executable, '-c', 'import os; print(sorted(os.sched_getaffinity(0)))'])"
     )
     shares = []

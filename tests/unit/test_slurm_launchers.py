@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from celerity_py.cli.launchers import Mpi, candidates, first_status, last_words, parse_interfaces
+from celerity_py.tools.cli.launchers import Mpi, candidates, first_status, last_words, parse_interfaces
 from cluster_jobs.slurm.launchers import Processes, Trial, check_launcher_name, command, explain, judge
 
 NEW = """MPI plugin types are...

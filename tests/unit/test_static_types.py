@@ -16,9 +16,9 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import configuration
+from celerity_py.reductions.combinations import PLACED
+from celerity_py.reductions.operations import OPERATIONS
 from celerity_py.scheduler.errors import ArgumentTypeError
-from celerity_py.vocabulary.combinations import PLACED
-from celerity_py.vocabulary.operations import OPERATIONS
 from celerity_py.vocabulary.static_types import ReductionName
 
 ROOT = Path(__file__).parents[2]

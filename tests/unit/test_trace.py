@@ -15,12 +15,12 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native, access
-from celerity_py.cli.main import main
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.timeline import recorder
 from celerity_py.timeline.chrome import rows_of
 from celerity_py.timeline.recorder import Clock, agree_on_clock
 from celerity_py.timeline.tracks import Slice
+from celerity_py.tools.cli.main import main
 from tests.support.made_traces import MadeTrace
 from tests.support.timelines import Timeline, read_timeline
 

@@ -12,7 +12,7 @@
 
 namespace celerity {
 
-/// Kernels that are compiled elsewhere, when a program first needs them; see celerity_py/cuda/folds.cuh.
+/// Kernels that are compiled elsewhere, when a program first needs them; see celerity_py/reductions/cuda_folds.cuh.
 class cuda_folds {
   public:
 	/// By local device. Before the first task with such a reduction is submitted; any thread. Kernels live as long as the process.

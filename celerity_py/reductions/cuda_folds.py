@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""The kernels behind `executor/core/backends/cuda/cuda_folds`: one GPU combines the partial results of its rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from celerity_py import _native
+from celerity_py.cuda import compilation
+from celerity_py.cuda.signatures import SPELLINGS
+from celerity_py.reductions.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_SOURCE: Final = Path(__file__).with_suffix(".cuh").read_text()
+#: The host rounds each product of complex numbers.
+_OPTIONS: Final = ("--fmad=false",)
+
+
+def program_of(op: str, dtype: str) -> compilation.Program:
+    """The input of the compilation for one operation and dtype that native code combines."""
+    types = f"using T = {SPELLINGS[dtype]};\nusing Op = celerity::{OPERATIONS[op].device_type};\n"
+    return compilation.Program(types + _SOURCE, "fold_partials", _OPTIONS)
+
+
+class FoldKernels:
+    """The kernels that are loaded on all devices of a rank."""
+
+    def __init__(self) -> None:
+        #: Which the executor launches.
+        self.native = _native.CudaFolds()
+        self._known: set[tuple[str, str]] = set()
+
+    def prepare(self, ordinals: tuple[int, ...], drain: Callable[[], None], reductions: list[tuple[Any, ...]]) -> None:
+        """Compile and load the kernels that a task may need. Collective, by the thread that submits.
+
+        Args:
+            ordinals: Of the GPUs of this rank.
+            drain: Waits until no stream of this rank waits for another rank.
+            reductions: Of the task, as the scheduler takes them.
+        """
+        for _, op, dtype, includes_current, *_ in reductions:
+            has_several = len(ordinals) > 1 or includes_current
+            if op == "callable" or not has_several or (op, dtype) in self._known:
+                continue
+            program = program_of(op, dtype)
+            if not compilation.is_loaded(program, ordinals):
+                drain()  # as before the first launch of any kernel
+            self.native.add(op, dtype, compilation.load(program, ordinals))
+            self._known.add((op, dtype))
