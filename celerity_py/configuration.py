@@ -79,7 +79,6 @@ LogLevel: TypeAlias = Literal["trace", "debug", "info", "warning", "error", "off
 Lookahead: TypeAlias = Literal["none", "auto", "infinite"]
 Transport: TypeAlias = Literal["auto", "host", "direct"]
 Poll: TypeAlias = Literal["adaptive", "spin"]
-OverwriteWaits: TypeAlias = Literal["host", "device"]
 KernelOrder: TypeAlias = Literal["age", "path", "predecessors"]
 
 
@@ -98,8 +97,6 @@ class Settings(TypedDict, total=False):
     check: bool | None
     bounds_check: bool | None
     sync: bool | None
-    lane_events: bool | None
-    overwrite_waits: OverwriteWaits | None
     kernel_lanes: int | None
     kernel_order: KernelOrder | None
     gpu_memory: str | None
@@ -250,8 +247,6 @@ class Configuration:
     check: bool = _setting(default=False, parse=_switch)
     bounds_check: bool = _setting(default=False, parse=_switch, is_own=True)
     sync: bool = _setting(default=False, parse=_switch, is_own=True)
-    lane_events: bool = _setting(default=True, parse=_switch, is_own=True)
-    overwrite_waits: str = _setting("device", _choice(OverwriteWaits))
     kernel_lanes: int = _setting(12, _integer(1, 12), is_own=True)
     kernel_order: str = _setting("age", _choice(KernelOrder), is_own=True)
     #: None: all that there is.

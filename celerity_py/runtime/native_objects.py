@@ -43,6 +43,12 @@ _JOINED_BYTES = 1 << 16
 _GATHERED_BYTES = 1 << 20
 #: Periods of replays run as graphs of CUDA. Tests compare with a run without them.
 RUNS_GRAPHS = True
+#: Lanes wait for each other; otherwise the host waits for an operation before it issues one that depends on it. Tests
+#: and benchmarks compare.
+LANES_WAIT = True
+#: A kernel or copy waits on its lane before it overwrites data that other ranks still fetch; otherwise the host waits
+#: before it issues the operation. The same on all ranks. Tests and benchmarks compare.
+OVERWRITES_WAIT = True
 #: Ranks that share a GPU exchange data in graphs. An exchange ends only if the kernels of both ranks run at once, as
 #: in tests under MPS.
 EXCHANGES_ON_SHARED_GPUS = False
@@ -78,9 +84,9 @@ def make_executor(
         num_devices=devices.count,
         oversubscribed=communicator.local_size > num_cores(),
         check=settings.check,
-        lane_events=settings.lane_events,
+        lane_events=LANES_WAIT,
         kernel_order=settings.kernel_order,
-        overwrites_wait=settings.overwrite_waits == "device",
+        overwrites_wait=OVERWRITES_WAIT,
         sync=settings.sync,
         direct=may_be_direct,
         idle_spin_s=idle_spin_s,

@@ -22,7 +22,7 @@ from cluster_jobs.benchmarks import launching
 from cluster_jobs.benchmarks.dags import dag_suite
 from cluster_jobs.benchmarks.granularity import metg, metg_plan, task_patterns
 from cluster_jobs.benchmarks.micro import dispatch
-from cluster_jobs.benchmarks.scaling import inline_planning, scaling_apps, scaling_plot, strong_scaling
+from cluster_jobs.benchmarks.scaling import other_ways, scaling_apps, scaling_plot, strong_scaling
 from cluster_jobs.benchmarks.scaling.peers import __main__ as driver
 from cluster_jobs.benchmarks.scaling.peers import matmul
 from cluster_jobs.benchmarks.scaling.peers.__main__ import PEERS, PROGRAMS
@@ -159,16 +159,25 @@ def test_every_registered_application_has_a_peer_in_each_layout() -> None:
     assert set(PROGRAMS) == set(scaling_apps.LAYOUTS)
 
 
-def test_planning_inline_changes_no_result_and_waits_for_each_submit(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-m", "cluster_jobs.benchmarks.scaling.inline_planning"]
+@pytest.mark.parametrize("way", other_ways.WAYS)
+def test_no_other_way_changes_a_result(way: str) -> None:
+    command = [sys.executable, "-m", strong_scaling.OTHER_WAYS, way]
     command += [str(ROOT / "cluster_jobs" / "apps" / "wave_sim.py"), "--size", "61", "--steps", "20", "--verify"]
     assert "Verified: bit-identical" in launching.run(command, {"CELERITY_DEVICES": "cpu:2"}, TIME_LIMIT_S)
+
+
+def test_every_way_of_an_ablation_is_known() -> None:
+    variants = [variant for variants in scaling_apps.ABLATIONS.values() for variant in variants]
+    assert {variant.way for variant in variants} - {""} == set(other_ways.WAYS)
+
+
+def test_planning_inline_waits_for_each_submit(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
     submitted: list[int] = []
     scheduler = SimpleNamespace(wait_until_planned=lambda: waits.append(len(submitted)))
     queue: Any = SimpleNamespace(_runtime=SimpleNamespace(scheduler=scheduler))
     monkeypatch.setattr(Queue, "parallel_for", lambda queue, *args, **named: submitted.append(len(args)))
-    inline_planning.plan_inline()
+    other_ways.plan_inline()
     for _ in range(2):
         Queue.parallel_for(queue, 10, print, 1)
     assert waits == [1, 2]

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
 import celerity_py as celerity
+from celerity_py.runtime import native_objects
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    native_objects.OVERWRITES_WAIT = os.environ.get("TEST_OVERWRITES_WAIT") != "host"  # the same on all ranks
     config.addinivalue_line("markers", "direct: needs ranks that share a host, as far as MPI knows")
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import celerity_py as celerity
-from celerity_py.runtime import lifecycle
+from celerity_py.runtime import lifecycle, native_objects
 from tests.property.distribution import features
 from tests.property.interpreter import UninitialisedReadError, interpret
 from tests.property.live_run import Options, ProgramRun
@@ -147,6 +147,9 @@ class Session:
         varied = {name: getattr(drawn, name) for name in _VARIED} | self._machine(drawn)
         free = {name: value for name, value in varied.items() if not os.environ.get(f"CELERITY_{name.upper()}")}
         celerity.configure(**free)
+        ways = native_objects.LANES_WAIT, native_objects.OVERWRITES_WAIT
+        if self.options.vary_machine:
+            self._vary_ways(random.Random(drawn.seed + 1))
         self._watchdog.begin("the start of the runtime")
         try:
             with contextlib.ExitStack() as stack:
@@ -166,7 +169,14 @@ class Session:
                 self._watchdog.begin("the end of the runtime")
         finally:
             self._watchdog.end()
+            native_objects.LANES_WAIT, native_objects.OVERWRITES_WAIT = ways
         celerity.configure(**dict.fromkeys(free))
+
+    @staticmethod
+    def _vary_ways(draws: random.Random) -> None:
+        native_objects.LANES_WAIT = draws.random() < 0.9
+        if "TEST_OVERWRITES_WAIT" not in os.environ:
+            native_objects.OVERWRITES_WAIT = draws.choice([True, False])
 
     def _machine(self, drawn: Settings) -> dict[str, Any]:
         if not self.options.vary_machine:
@@ -177,8 +187,6 @@ class Session:
             "devices": f"cpu:{drawn.num_devices}",
             "transport": "host" if is_sync else draws.choice(["auto", "host"]),
             "run_ahead": draws.choice([2, 16, 100]),
-            "lane_events": draws.random() < 0.9,
-            "overwrite_waits": draws.choice(["device", "host"]),
             "check": draws.random() < 0.3,
             "sync": is_sync,
             "kernel_order": draws.choice(["age", "path", "predecessors"]),

@@ -24,8 +24,7 @@ def test_without_variables_everything_has_its_documented_default() -> None:
     assert result.devices == DeviceChoice("default", 1)
     assert (result.lookahead, result.transport, result.poll) == ("auto", "auto", "adaptive")
     assert (result.horizon_step, result.horizon_max_parallelism, result.run_ahead) == (4, 64, 16)
-    assert (result.lane_events, result.overwrite_waits, result.kernel_lanes) == (True, "device", 12)
-    assert (result.kernel_order, result.gpu_memory) == ("age", None)
+    assert (result.kernel_lanes, result.kernel_order, result.gpu_memory) == (12, "age", None)
     assert not any([result.check, result.bounds_check, result.sync, result.stats, result.trace])
     assert result.dry_run_ranks == 0
 

@@ -86,20 +86,19 @@ class Variant:
     label: str
     variables: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
-    #: A module that runs the program that is its first argument.
-    through: str = ""
+    #: The way of `other_ways` in which the program runs.
+    way: str = ""
 
 
 # The first of each is compared with the peer. "{border}" stands for a number of rows.
 ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "lookahead": tuple(Variant(f"lookahead {value}", {"CELERITY_LOOKAHEAD": value}) for value in ("auto", "none")),
     "transport": tuple(Variant(f"transport {value}", {"CELERITY_TRANSPORT": value}) for value in ("direct", "host")),
-    "overwrites": tuple(
-        Variant(f"overwrites wait on the {where}", {"CELERITY_OVERWRITE_WAITS": where}) for where in ("host", "device")
+    "overwrites": (
+        Variant("overwrites wait on the host", way="host-overwrites"),
+        Variant("overwrites wait on the device"),
     ),
-    "events": tuple(
-        Variant(f"events {name}", {"CELERITY_LANE_EVENTS": value}) for name, value in (("on", "1"), ("off", "0"))
-    ),
+    "events": (Variant("events on"), Variant("events off", way="host-waits")),
     "split": (Variant("split 1-D"), Variant("split 2-D", arguments=("--split-2d",))),
     "oversubscription": tuple(
         Variant(f"oversubscription {factor}", arguments=("--oversubscribe", str(factor))) for factor in (1, 2, 4)
@@ -107,7 +106,7 @@ ABLATIONS: dict[str, tuple[Variant, ...]] = {
     "border": tuple(Variant(f"{rows} border rows first", arguments=("--border", rows)) for rows in ("{border}", "0")),
     "planning": (
         Variant("planned concurrently"),
-        Variant("planned inline", through="cluster_jobs.benchmarks.scaling.inline_planning"),
+        Variant("planned inline", way="inline-planning"),
         Variant("replayed", arguments=("--replay",)),
     ),
 }

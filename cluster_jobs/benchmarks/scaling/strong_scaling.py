@@ -41,6 +41,7 @@ from cluster_jobs.benchmarks.scaling.scaling_apps import (
 CHILD_TIMEOUT_S = 180.0
 PEER_SECONDS = 4.0  # of batches, of which the median counts
 PEERS = "cluster_jobs.benchmarks.scaling.peers"
+OTHER_WAYS = "cluster_jobs.benchmarks.scaling.other_ways"
 LIMITS = "cluster_jobs.benchmarks.scaling.limits"
 OURS, BY_HAND = "ours", "by hand"
 
@@ -74,7 +75,7 @@ class Runner:
             return [*command, sys.executable, "-m", PEERS, self.app.name, layout, "--gpus", str(gpus)], {}
         path = processes.ROOT / "cluster_jobs" / "apps" / f"{self.app.name}.py"
         variables = launching.devices_of(self.backend, layout, gpus) | dict(program.variant.variables)
-        through = ("-m", program.variant.through) if program.variant.through else ()
+        through = ("-m", OTHER_WAYS, program.variant.way) if program.variant.way else ()
         return [*command, sys.executable, *through, str(path), *program.variant.arguments], variables
 
     def check(self, program: Program, gpus: int, layout: str) -> None:
