@@ -11,6 +11,7 @@ import numpy as np
 from celerity_py.buffer import Buffer, check_alive
 from celerity_py.cuda.device_arrays import is_cupy_dtype
 from celerity_py.host_objects import HostObject
+from celerity_py.runtime.fence_submits import submit_fence, submit_object_fence
 from celerity_py.scheduler.errors import ArgumentTypeError, OutOfMemory, UsageError
 from celerity_py.submit.custom_mappers import box_in
 from celerity_py.vocabulary.notation import show
@@ -44,15 +45,15 @@ def fence_of(
             raise ArgumentTypeError(f"The fence of {record.label} got the box {box!r}, but a host object has none.")
         if to != "host":
             raise UsageError(f"The fence of {record.label} got to={to!r}, but a host object stays where it is.")
-        return runtime.fence_object(record, on == "all", frame, priority, in_dry_run=in_dry_run)
+        return submit_object_fence(runtime, record, on == "all", frame, priority, in_dry_run=in_dry_run)
     box = box_in(record, box, "fence of")
     to_device = to == "device"
     if to_device:
         _check_dtype(runtime, record)
     planned = None if in_dry_run is None else _contents_of(record, box, in_dry_run)
     try:
-        return runtime.fence(
-            record, box, on == "all", frame, to_device=to_device, priority=priority, in_dry_run=planned
+        return submit_fence(
+            runtime, record, box, on == "all", frame, to_device=to_device, priority=priority, in_dry_run=planned
         )
     except MemoryError as error:
         place, remedy = "this host has", "let host tasks over an index space, on=shape, look at the parts"

@@ -18,6 +18,7 @@ from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.kernels import CudaKernel, Kernel, kernel
 from celerity_py.reductions.reduction import Reduction, reduction
+from celerity_py.runtime.fence_submits import submit_fence
 from celerity_py.runtime.futures import Future
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, OverlappingAccess, UsageError
 from celerity_py.submit.custom_mappers import box_in
@@ -143,7 +144,7 @@ def any_of(runtime: Runtime, buffer: Any, frame: FrameType, priority: int) -> Fu
         args = buffer.read(one_to_one()), reduction(found, "or")
         find = _kernel_for(_FIND, buffer.record.dtype, buffer.ndim)
         runtime.submit_kernel(find, buffer.shape, args, None, (), None, frame, priority)
-    return runtime.fence(found.record, found.record.box, True, frame, TruthFuture, priority=priority)
+    return submit_fence(runtime, found.record, found.record.box, True, frame, kind=TruthFuture, priority=priority)
 
 
 class _NumberFuture(Future[Any]):
@@ -191,7 +192,7 @@ def _dot(  # noqa: PLR0917 - one call per line above
         runtime.submit_kernel(kernel, first.shape, args, None, (), None, frame, priority)
     except NothingToDo as nothing:
         reduce_nothing(runtime, nothing.submission, args, frame, priority)
-    return runtime.fence(total.record, total.record.box, True, frame, future, priority=priority)
+    return submit_fence(runtime, total.record, total.record.box, True, frame, kind=future, priority=priority)
 
 
 # ---- arguments

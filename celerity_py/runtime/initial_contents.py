@@ -15,6 +15,7 @@ from celerity_py._native import Box, Region
 from celerity_py.cuda.device_arrays import contiguous_on_device, converted_on_device, is_cupy_dtype, ordinal_of
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.collective_groups import CollectiveSubmission
+from celerity_py.runtime.fence_submits import submit_object_fence
 from celerity_py.runtime.user_memory import UserArray
 from celerity_py.scheduler.errors import ArgumentTypeError, DimensionMismatch, UsageError
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy, untakable
@@ -174,7 +175,7 @@ def _exchange(runtime: Runtime, mine: _Corners, frame: FrameType) -> list[_Corne
     task = _native.Task.host_task(group.box, "split", False, None, [group.host_object])
     runtime.submitter.submit_own_task(submission, task, submission.name)
     runtime.groups.keep(group)
-    everyone: list[_Corners] = runtime.fence_object(told, True, frame).result()
+    everyone: list[_Corners] = submit_object_fence(runtime, told, True, frame).result()
     return everyone
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Makes the native executor, scheduler and submitter of a run."""
+"""Makes the executor, scheduler and submitter of a run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
+    from celerity_py.executor.delegate import ExecutorDelegate, LiveReporter
+    from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.graphs.recorder import GraphRecorder
     from celerity_py.reductions.cuda_folds import FoldKernels
@@ -127,6 +129,36 @@ def make_executor(
             f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
             f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES.{under_mps}"
         ) from error
+
+
+def make_live_executor(
+    settings: Configuration,
+    communicator: Communicator,
+    executor: _native.Executor,
+    delegate: ExecutorDelegate,
+    *,
+    num_devices: int,
+    direct: bool,
+    program: _native.ProgramLog | None,
+    reporter: LiveReporter | None,
+) -> LiveExecutor:
+    """The threads around the native executor of this rank, which are not started yet."""
+    from celerity_py.executor.failures.failure_handler import FailureTimes
+    from celerity_py.executor.live_executor import LiveExecutor
+    from celerity_py.executor.watch.ended_processes import watch_processes
+
+    return LiveExecutor(
+        executor,
+        communicator,
+        delegate,
+        num_devices=num_devices,
+        poll=settings.poll,
+        direct=direct,
+        times=FailureTimes(stall_s=settings.stall_s),
+        program=program,
+        reporter=reporter,
+        neighbour=watch_processes(communicator) if communicator.size > 1 else None,
+    )
 
 
 def binders_of(devices: Devices) -> list[Binder]:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from celerity_py.scheduler.errors import ConfigurationError
 if TYPE_CHECKING:
     from celerity_py.configuration import Configuration
     from celerity_py.graphs.recorder import GraphRecorder
+    from celerity_py.timeline.recorder import Tracer
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +111,14 @@ def write_output(variable: str, path: Path, write: Callable[[Path], object]) -> 
                 path.unlink()  # half of a file is of no use
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         _log.warning("%s: the file %s could not be written, and is left out: %s.", variable, path, why)
+
+
+def write_timeline(name: str, tracer: Tracer, lanes: Sequence[tuple[str, int]]) -> None:
+    """Write the timeline of a rank at the end of a run. A problem is only a warning; `name` is that of TRACE."""
+    from celerity_py.timeline.chrome import write_trace
+
+    path = path_of_rank(name, tracer.rank, tracer.size)
+    write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
 
 
 def write_graphs(recorder: GraphRecorder, folder: str, limit_s: float) -> None:

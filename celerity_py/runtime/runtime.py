@@ -12,16 +12,12 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from celerity_py import _native
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.calls.views import address_of
 from celerity_py.comparison.agreement import agree_on_settings
 from celerity_py.comparison.program_digests import Origins
 from celerity_py.comparison.pure_tables import PureTables
 from celerity_py.configuration import thaw
-from celerity_py.cuda.device_arrays import new_device_array
 from celerity_py.executor.failures.failure import attempt
 from celerity_py.executor.network.direct_peers import DirectPeers, agree_on_direct_peers
 from celerity_py.graphs.recorder import start_graphs
@@ -30,23 +26,29 @@ from celerity_py.reductions.cuda_folds import FoldKernels
 from celerity_py.reductions.empty_reductions import EmptyReductions
 from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
-from celerity_py.runtime.dry_results import fill_result
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Future, Notifiers
 from celerity_py.runtime.live_view import LiveView
-from celerity_py.runtime.native_objects import Watchers, binders_of, make_executor, make_scheduler, make_submitter
-from celerity_py.runtime.outputs import check_outputs, path_of_rank, write_graphs, write_output
+from celerity_py.runtime.native_objects import (
+    Watchers,
+    binders_of,
+    make_executor,
+    make_live_executor,
+    make_scheduler,
+    make_submitter,
+)
+from celerity_py.runtime.outputs import check_outputs, path_of_rank, write_graphs, write_output, write_timeline
 from celerity_py.runtime.planning_notices import Notices
 from celerity_py.runtime.profiling import ProfiledDelegate, start_ranges
 from celerity_py.runtime.run_state import Phase, RunState
-from celerity_py.runtime.run_summary import describe_for_trace, log_choices, log_parts
-from celerity_py.runtime.shares import Shares, check_limit_of_mps, describe_queue
+from celerity_py.runtime.run_summary import describe_for_trace, log_choices
+from celerity_py.runtime.shares import Shares
 from celerity_py.runtime.spinning import spin_times, warn_of_bound_ranks
-from celerity_py.runtime.statistics import RuntimeStatistics, write_statistics
+from celerity_py.runtime.statistics import RuntimeStatistics, collect_statistics, write_statistics
 from celerity_py.runtime.submissions_in_flight import Completion
-from celerity_py.runtime.user_memory import UserArray, UserMemory
-from celerity_py.scheduler.errors import CelerityError, ClosedQueue, ResourceError, UsageError
+from celerity_py.runtime.user_memory import UserArray, UserMemory, describe_buffer
+from celerity_py.scheduler.errors import CelerityError, ClosedQueue
 from celerity_py.timeline.recorder import start_trace
 from celerity_py.vocabulary.submissions import Submission
 
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.runtime.live_view import CountsSteps
     from celerity_py.vocabulary.buffer_records import BufferRecord
-    from celerity_py.vocabulary.side_effects import Ordered
 
 
 #: Seconds for pictures after a failure; the job ends soon.
@@ -96,7 +97,7 @@ class Runtime:
         self.is_dry = settings.dry_run_ranks > 0
         # There is no submitter yet.
         self.state = RunState(lambda: self.submitter.refuse(), is_alone=communicator.size == 1)  # noqa: PLW0108
-        self.check_usable = self.state.check
+        self.check_usable, self.check_readable = self.state.check, self.state.check_reading
         self.inside = self.state.inside
         #: By id, until they are retired.
         self.submissions: dict[int, Submission] = {}
@@ -196,10 +197,6 @@ class Runtime:
         )
 
     def _make_live_executor(self, executor: _native.Executor) -> LiveExecutor:
-        from celerity_py.executor.failures.failure_handler import FailureTimes
-        from celerity_py.executor.live_executor import LiveExecutor
-        from celerity_py.executor.watch.ended_processes import watch_processes
-
         settings = self.configuration
         parts = (self.completion, self.state, self.user_memory)
         named: dict[str, Any] = {
@@ -214,17 +211,15 @@ class Runtime:
         }
         if settings.live:
             self._live_view = LiveView(self.rank, executor, self.scheduler, self.completion, self.at_stop)
-        return LiveExecutor(
-            executor,
-            self.communicator,
-            RuntimeDelegate(*parts, **named) if self.ranges is None else ProfiledDelegate(self.ranges, *parts, **named),
+        delegate = (
+            RuntimeDelegate(*parts, **named) if self.ranges is None else ProfiledDelegate(self.ranges, *parts, **named)
+        )
+        return make_live_executor(
+            *(settings, self.communicator, executor, delegate),
             num_devices=self.num_devices,
-            poll=settings.poll,
             direct=any(self.direct_peers.with_rank),
-            times=FailureTimes(stall_s=settings.stall_s),
             program=self.program,
             reporter=self._live_view,
-            neighbour=watch_processes(self.communicator) if self.size > 1 else None,
         )
 
     def show_steps(self, steps: CountsSteps) -> None:
@@ -272,7 +267,8 @@ class Runtime:
         self.completion.last_retired = self.next_id - 1
         statistics = self.statistics()
         self._stop_threads()
-        self._release()
+        if self.live is not None:
+            self.live.release()
         self._forget()
         self.communicator.close()
         if self.configuration.stats:
@@ -293,7 +289,8 @@ class Runtime:
             self._stop_calls()
             if self._stop_threads():
                 self.communicator.close()
-                self._release()
+                if self.live is not None:
+                    self.live.release()
             reason = ClosedQueue("The runtime was stopped because an exception left its last queue.")
             self.completion.poison(reason if self.state.failure is None else self.state.error())
             self._forget()
@@ -336,19 +333,12 @@ class Runtime:
         tracer, self.tracer = self.tracer, None
         if tracer is None:
             return
-        from celerity_py.timeline.chrome import write_trace
-
-        path = path_of_rank(self.configuration.trace, tracer.rank, tracer.size)
         lanes = self.executor.lanes() if self.executor is not None else ()
-        write_output("TRACE", path, lambda path: write_trace(path, tracer, lanes))
+        write_timeline(self.configuration.trace, tracer, lanes)
 
     def _write_graphs(self, limit_s: float = 120.0) -> None:
         if self.graphs is not None:
             write_graphs(self.graphs, self.configuration.print_graphs, limit_s)
-
-    def check_readable(self, call: str) -> None:
-        """See `RunState.check_reading`."""
-        self.state.check_reading(call)
 
     def _stop_calls(self) -> None:
         """Refuse the calls of other threads, and wait until those under way have returned or raised."""
@@ -365,10 +355,6 @@ class Runtime:
         self.notifiers.stop()
         return have_ended
 
-    def _release(self) -> None:
-        if self.live is not None:
-            self.live.release()
-
     def prepare_queue(self, priority: int, share: float | None) -> None:
         """Let planner and executor know that there is a queue of this priority, and make streams for its kernels.
 
@@ -377,30 +363,8 @@ class Runtime:
             ResourceError: If the driver of the GPUs refuses.
         """
         with self.shares.lock:
-            self._prepare_queue(priority, share)
-
-    def _prepare_queue(self, priority: int, share: float | None) -> None:
-        self.shares.check(priority, share, self.submitter.num_submitted)
-        divides = share is not None and self.shares.share is None
-        if self.executor is not None:
-            who = describe_queue(priority, share)
-            if share is not None and self.devices.is_cuda:
-                check_limit_of_mps(priority, share, self.rank)
-            try:
-                self.executor.prepare_queue(priority, share or 0.0)
-            except ValueError as error:
-                raise UsageError(f"rank {self.rank} cannot divide its GPUs for {who}: {error}.") from error
-            except RuntimeError as error:
-                remedy = "leave out multiprocessors=" if divides else "use fewer priorities"
-                raise ResourceError(
-                    f"rank {self.rank} cannot make streams for {who}: {error}. Make all queues at the start of the "
-                    f"program, or {remedy}."
-                ) from error
-        self.shares.check(priority, share, self.submitter.num_submitted)  # another thread may have submitted meanwhile
-        self.shares.note(priority, share)
-        self.scheduler.announce(priority)
-        if divides and self.executor is not None and self.devices.is_cuda:
-            log_parts(self.rank, self.devices, self.executor.statistics()["multiprocessors"], priority)
+            self.shares.prepare(priority, share, self.rank, self.executor, self.devices, submitter=self.submitter)
+            self.scheduler.announce(priority)
 
     # ---- submitting
 
@@ -420,13 +384,14 @@ class Runtime:
         future = self.new_future()
         submission = Submission("epoch", name, None, [], None, frame, future)
         self.submitter.submit_epoch(submission, action)
-        self._poison_late(future)
+        self.poison_late(future)
         if self.is_dry:
             self.scheduler.wait_until_planned()
             future.fulfil(None)
         return future
 
-    def _poison_late(self, future: Future[Any]) -> None:
+    def poison_late(self, future: Future[Any]) -> None:
+        """Poison a future that was made when the run had failed."""
         if self.state.failure is not None:  # the thread that poisons all futures may have missed this one
             future.poison(self.state.error())
 
@@ -470,21 +435,9 @@ class Runtime:
         self.refuse_in_recording(f"Making a buffer of shape {record.shape}")
         self.submitter.take_turn(f"A buffer of shape {record.shape}")
         record.runtime = self
+        info = describe_buffer(record, parts, held_by_ranks, self.user_memory)
         whole = None if held_by_ranks or not parts else parts[0][1].array
-        initial = "none" if record.initializer is None else "function"
-        if parts or held_by_ranks:
-            initial = "local" if held_by_ranks else "array"
-        info = _native.BufferInfo(
-            shape=record.shape,
-            element_size=record.dtype.itemsize,
-            alignment=record.dtype.alignment,
-            initial=initial,
-            arrays=[(box, self.user_memory.lend(given, box), given.device) for box, given in parts],
-            held_by_ranks=held_by_ranks,
-            name=record.name,
-            type_name=record.type_name,
-            contents_digest=self.origins.of_contents(whole, record.initializer),
-        )
+        info.contents_digest = self.origins.of_contents(whole, record.initializer)
         if self.program is not None:
             info.site = self.submitter.number_site(record.site.code, record.site.lasti)
         record.id = self.scheduler.create_buffer(info)
@@ -515,44 +468,6 @@ class Runtime:
         except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away
             pass
 
-    def fence(
-        self,
-        record: BufferRecord,
-        box: Box,
-        on_all: bool,
-        frame: FrameType,
-        kind: type[Future[Any]] = Future,
-        *,
-        to_device: bool = False,
-        priority: int = 0,
-        in_dry_run: np.ndarray[Any, Any] | None = None,
-    ) -> Future[Any]:
-        """Copy a box of a buffer to a fresh array, as soon as everything submitted so far has written it.
-
-        A dry run fills the array with `in_dry_run`, or with zeros.
-        """
-        future = self.new_future(kind)
-        takes_part = on_all or self.rank == 0
-        shape = box.shape if record.box else record.shape
-        array: Any = None
-        address = 0
-        if takes_part and to_device and self.devices.is_cuda:
-            array, address = new_device_array(self.devices.ordinals[0], shape, record.dtype)
-        elif takes_part:
-            array = np.empty(shape, record.dtype)
-            address = address_of(array)
-        future.array = array
-        future.is_for_all = on_all
-        submission = Submission("fence", record.label, None, [], box, frame, future)
-        future.subject = submission.label
-        self.submitter.submit_fence(submission, record.id, box, address, on_all, to_device, priority)
-        self._poison_late(future)
-        if self.is_dry and takes_part:
-            fill_result(record, array, in_dry_run, frame)
-        if self.is_dry or not takes_part:
-            future.fulfil(future.array)
-        return future
-
     # ---- host objects
 
     def number_host_object(self) -> int:
@@ -560,23 +475,6 @@ class Runtime:
         self.check_usable("celerity.HostObject()")
         self.refuse_in_recording("celerity.HostObject()")
         return next(self._host_objects)
-
-    def fence_object(
-        self, host_object: Ordered, on_all: bool, frame: FrameType, priority: int = 0, *, in_dry_run: Any = None
-    ) -> Future[Any]:
-        """Get the object, or `in_dry_run`, as soon as everything submitted so far has used it."""
-        future = self.new_future()
-        takes_part = on_all or self.rank == 0
-        result = in_dry_run if self.is_dry and in_dry_run is not None else host_object.obj
-        future.array = result if takes_part else None
-        future.is_for_all = self.size == 1
-        submission = Submission("fence", host_object.label, None, [host_object], None, frame, future)
-        future.subject = submission.label
-        self.submitter.submit_object_fence(submission, host_object.id, on_all, priority)
-        self._poison_late(future)
-        if self.is_dry or not takes_part:
-            future.fulfil(future.array)
-        return future
 
     # ---- failure
 
@@ -596,15 +494,5 @@ class Runtime:
 
     def statistics(self) -> RuntimeStatistics:
         """Counters of this rank so far."""
-        return RuntimeStatistics(
-            rank=self.rank,
-            size=self.size,
-            backend=self.devices.backend,
-            num_devices=self.num_devices,
-            num_submissions=self.submitter.num_submitted,
-            submit_seconds=self.submitter.busy_ns * 1e-9,
-            blocked_seconds=self.submitter.blocked_ns * 1e-9,
-            scheduler=dict(self.scheduler.statistics()),
-            plan=dict(self.scheduler.plan_totals()) if self.is_dry else {},
-            executor={} if self.executor is None else dict(self.executor.statistics()),
-        )
+        parts = (self.rank, self.size, self.devices, self.scheduler, self.submitter)
+        return collect_statistics(*parts, executor=self.executor, is_dry=self.is_dry)

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from celerity_py.runtime.run_summary import log_parts
 from celerity_py.scheduler.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from celerity_py._native import Executor, Submitter
+    from celerity_py.runtime.devices import Devices
 
 #: Of MPS. The driver may then run kernels of a green context on as many multiprocessors as the process may use.
 _MPS_LIMIT: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -56,11 +61,44 @@ class Shares:
                 f"already. Make this queue before the first kernel, host task, fence or wait of the run."
             )
 
-    def note(self, priority: int, share: float | None) -> None:
-        """Remember a queue that has been checked and made."""
+    def prepare(
+        self,
+        priority: int,
+        share: float | None,
+        rank: int,
+        executor: Executor | None,
+        devices: Devices,
+        *,
+        submitter: Submitter,
+    ) -> None:
+        """Check a new queue, let the executor make streams for its kernels, and remember it. With the lock.
+
+        Raises:
+            UsageError: If a GPU has no such share of multiprocessors, or as `check` does.
+            ResourceError: If the driver of the GPUs refuses.
+        """
+        self.check(priority, share, submitter.num_submitted)
+        divides = share is not None and self.share is None
+        if executor is not None:
+            who = describe_queue(priority, share)
+            if share is not None and devices.is_cuda:
+                check_limit_of_mps(priority, share, rank)
+            try:
+                executor.prepare_queue(priority, share or 0.0)
+            except ValueError as error:
+                raise UsageError(f"rank {rank} cannot divide its GPUs for {who}: {error}.") from error
+            except RuntimeError as error:
+                remedy = "leave out multiprocessors=" if divides else "use fewer priorities"
+                raise ResourceError(
+                    f"rank {rank} cannot make streams for {who}: {error}. Make all queues at the start of the "
+                    f"program, or {remedy}."
+                ) from error
+        self.check(priority, share, submitter.num_submitted)  # another thread may have submitted meanwhile
         self._of_priority[priority] = share
         if share is not None:
             self.share = share
+        if divides and executor is not None and devices.is_cuda:
+            log_parts(rank, devices, executor.statistics()["multiprocessors"], priority)
 
 
 def check_limit_of_mps(priority: int, share: float, rank: int) -> None:

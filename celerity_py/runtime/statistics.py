@@ -8,7 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celerity_py._native import Executor, Scheduler, Submitter
+    from celerity_py.runtime.devices import Devices
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,31 @@ class RuntimeStatistics:
         """As JSON can hold it: the key "3/1" stands for buffer 3 in memory 1."""
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
         return plain
+
+
+def collect_statistics(
+    rank: int,
+    size: int,
+    devices: Devices,
+    scheduler: Scheduler,
+    submitter: Submitter,
+    *,
+    executor: Executor | None,
+    is_dry: bool,
+) -> RuntimeStatistics:
+    """The counters of the parts of a run so far."""
+    return RuntimeStatistics(
+        rank=rank,
+        size=size,
+        backend=devices.backend,
+        num_devices=devices.count,
+        num_submissions=submitter.num_submitted,
+        submit_seconds=submitter.busy_ns * 1e-9,
+        blocked_seconds=submitter.blocked_ns * 1e-9,
+        scheduler=dict(scheduler.statistics()),
+        plan=dict(scheduler.plan_totals()) if is_dry else {},
+        executor={} if executor is None else dict(executor.statistics()),
+    )
 
 
 def write_statistics(path: Path, statistics: RuntimeStatistics) -> None:

@@ -11,7 +11,10 @@ from celerity_py.calls.views import address_of
 from celerity_py.cuda.device_arrays import copy_on_device
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from celerity_py._native import Box
+    from celerity_py.vocabulary.buffer_records import BufferRecord
 
 
 @dataclass(frozen=True)
@@ -78,3 +81,25 @@ class UserMemory:
     def clear(self) -> None:
         """At the end of the run, let go of everything."""
         self._lent.clear()
+
+
+def describe_buffer(
+    record: BufferRecord,
+    parts: Sequence[tuple[Box, UserArray]],
+    held_by_ranks: Sequence[Sequence[Box]],
+    memory: UserMemory,
+) -> _native.BufferInfo:
+    """The description of a new buffer for the planner. Lends the arrays of `parts`; see `Runtime.create_buffer`."""
+    initial = "none" if record.initializer is None else "function"
+    if parts or held_by_ranks:
+        initial = "local" if held_by_ranks else "array"
+    return _native.BufferInfo(
+        shape=record.shape,
+        element_size=record.dtype.itemsize,
+        alignment=record.dtype.alignment,
+        initial=initial,
+        arrays=[(box, memory.lend(given, box), given.device) for box, given in parts],
+        held_by_ranks=held_by_ranks,
+        name=record.name,
+        type_name=record.type_name,
+    )

@@ -53,15 +53,16 @@ INSTALLED = {
         runs words
     """,
     "celerity_py/runtime": """
-        __init__ closed collective_groups devices dry_results executor_delegate forks futures initial_contents lifecycle
-        live_view log native_objects outputs planning_notices profiling run_state run_summary runtime shares spinning
-        statistics submissions_in_flight turns user_memory
+        __init__ closed collective_groups devices dry_results executor_delegate fence_submits forks futures
+        initial_contents lifecycle live_view log native_objects outputs planning_notices profiling run_state
+        run_summary runtime shares spinning statistics submissions_in_flight turns user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
-        __init__ accesses buffer_records foreign_arrays frozen_arrays gathered_rows hidden_mistakes index_spaces
-        integers notation parts refused_operators side_effects static_types submissions tables type_rules
+        __init__ accesses buffer_records buffer_shapes foreign_arrays frozen_arrays gathered_rows hidden_mistakes
+        index_spaces integers notation parts refused_operators side_effects static_types submissions tables
+        type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """

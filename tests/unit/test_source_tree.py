@@ -30,8 +30,6 @@ MAX_FUNCTION_LINES = 60
 LONGER_FILES = {
     "celerity_py/cuda/celerity_device.cuh": "the one header that CUDA kernels of programs include",
     "celerity_py/queue.py": "the methods of one class, most of whose lines are docstrings",
-    "celerity_py/runtime/runtime.py": "connects all parts of a run",
-    "celerity_py/buffer.py": "the methods of one class, most of whose lines are docstrings",
     "tests/mutants/scheduler_mutations.py": "a list, with a few lines per mutation",
     "tests/unit/device_header_check.cpp": "one program, so that a test compiles the device header once",
 }
