@@ -732,9 +732,9 @@ def cuda_division(ordinal: int) -> tuple[int, int, int]:
     The multiprocessors of a GPU, the fewest of them that queues may have, and the step from there. Raises RuntimeError if the driver cannot divide them.
     """
 
-def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int]:
+def cuda_probe(ordinals: Sequence[int]) -> tuple[bool, int, list[int]]:
     """
-    Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.
+    Whether each of these GPUs reaches the memory of all others; the memory of the smallest one, used or free; and by source and destination, row by row, how bad the link between two of them is: 0 for the best.
     """
 
 class ExecutorSettings:
@@ -1305,6 +1305,12 @@ class PlanningSettings:
 
     @user_device_peers.setter
     def user_device_peers(self, arg: bool, /) -> None: ...
+
+    @property
+    def link_grades(self) -> list[int]: ...
+
+    @link_grades.setter
+    def link_grades(self, arg: Sequence[int], /) -> None: ...
 
     @property
     def direct_ranks(self) -> list[bool]: ...

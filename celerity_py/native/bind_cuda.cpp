@@ -139,9 +139,11 @@ are "chunk", "accessor", "reducer" and "scalar".)");
 	    "cuda_probe",
 	    [](const std::vector<int>& ordinals) {
 		    const auto topology = cuda_devices::probe(ordinals);
-		    return std::tuple(topology.all_peers, topology.smallest_memory_bytes);
+		    return std::tuple(topology.all_peers, topology.smallest_memory_bytes, topology.link_grades);
 	    },
-	    "ordinals"_a, "Whether each of these GPUs reaches the memory of all others, and the memory of the smallest one, used or free.");
+	    "ordinals"_a,
+	    "Whether each of these GPUs reaches the memory of all others; the memory of the smallest one, used or free; and by source and destination, row by row, how "
+	    "bad the link between two of them is: 0 for the best.");
 }
 
 } // namespace celerity::native

@@ -39,6 +39,8 @@ class Devices:
     all_peers: bool = True  # each device reaches the memory of every other one
     memory_bytes: int = 0  # of the smallest GPU, or what GPU_MEMORY leaves of it
     are_shared: bool = False  # another rank uses one of the GPUs as well
+    #: By source and destination, row by row: 0 for the best links, more for worse ones. Empty: all are equal.
+    link_grades: tuple[int, ...] = field(default=(), compare=False)
     why_no_gpus: str = field(default="", compare=False)  # empty if the settings ask for the CPU
 
     @property
@@ -90,10 +92,10 @@ def choose_devices(settings: Configuration, communicator: Communicator) -> Devic
             communicator.local_size,
             len(set().union(*used.values())),
         )
-    all_peers, memory_bytes = _native.cuda_probe(list(mine))
+    all_peers, memory_bytes, link_grades = _native.cuda_probe(list(mine))
     if settings.gpu_memory is not None:
         memory_bytes = settings.gpu_memory.of(memory_bytes)
-    return Devices("cuda", len(mine), mine, bool(all_peers), memory_bytes, are_shared)
+    return Devices("cuda", len(mine), mine, bool(all_peers), memory_bytes, are_shared, tuple(link_grades))
 
 
 def foreseeable_bytes(devices: Devices, local_size: int) -> int:

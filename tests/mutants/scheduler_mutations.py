@@ -7,6 +7,7 @@ from tests.mutants.mutation import Mutation
 
 COMMANDS = "scheduler/core/graphs/command_graph.cpp"
 COHERENCE = "scheduler/core/instruction_graph/coherence.cpp"
+SOURCES = "scheduler/core/instruction_graph/copy_sources.cpp"
 EMISSION = "scheduler/core/instruction_graph/instruction_builder.cpp"
 BUILDER = "scheduler/core/instruction_graph/instruction_builder.hpp"
 TASKS = "scheduler/core/instruction_graph/instruction_graph_tasks.cpp"
@@ -262,9 +263,9 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "data is copied from host memory, though it is stale there",
-        COHERENCE,
-        "if(usable(host_memory)) return host_memory;",
-        "if(m_capabilities.can_copy(host_memory, destination)) return host_memory;",
+        SOURCES,
+        "std::uint64_t rest = state.up_to_date;",
+        "std::uint64_t rest = state.up_to_date | bit_of(host_memory);",
     ),
     Mutation(
         "what no part of a chunk reads is not received from direct peers",
@@ -306,8 +307,8 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "a fence to a device takes data of all devices as if they reached each other",
         TASKS,
-        "!m_copies.can_copy(state, m_copies.select_source(state, destination), destination)",
-        "!can_copy(state, select_source(state, user_memory), user_memory)",
+        "!m_sources.can_copy(state, m_sources.select(state, destination), destination)",
+        "!m_sources.can_copy(state, m_sources.select(state, user_memory), user_memory)",
     ),
     Mutation(
         "an array of the user on a device is copied as if it lay on the host",

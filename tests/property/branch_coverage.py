@@ -21,6 +21,7 @@ GENERATORS = (
     "replayer.cpp",
     "anticipation.cpp",
     "coherence.cpp",
+    "copy_sources.cpp",
     "execution_plan.cpp",
     "instruction_builder.cpp",
     "instruction_graph.cpp",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -57,7 +58,7 @@ def random_settings(draws: Draws) -> Settings:
     pairs = [(a, b) for a in range(num_ranks) for b in range(a + 1, num_ranks)]
     transport = weighted(draws, [(2, 0), (3, 1), (2, 2)])  # host everywhere, direct everywhere, mixed
     direct = frozenset(pair for pair in pairs if transport == 1 or (transport == 2 and chance(draws, 50)))
-    return Settings(
+    settings = Settings(
         num_ranks=num_ranks,
         num_devices=num_devices,
         device_peers=not chance(draws, 30),
@@ -73,6 +74,12 @@ def random_settings(draws: Draws) -> Settings:
         single_fifo=chance(draws, 30),
         seed=draws.integer(0, 2**16 - 1),
     )
+    return replace(settings, link_grades=_link_grades(settings.seed, num_devices))
+
+
+def _link_grades(seed: int, num_devices: int) -> tuple[int, ...]:
+    """In half of the machines, some links between devices are better than others."""
+    return tuple((seed * 2654435761 >> pair) % 3 for pair in range(num_devices**2)) if seed % 2 else ()
 
 
 #: granularity, split, oversubscribe, border, block, weights

@@ -236,6 +236,8 @@ class Settings:
     num_devices: int = 1
     device_peers: bool = True
     user_device_peers: bool = True
+    link_grades: tuple[int, ...] = ()
+    """By source and destination device: 0 for the best links, more for worse ones."""
     direct_pairs: frozenset[tuple[int, int]] = frozenset()
     lookahead: Literal["none", "auto", "infinite"] = "none"
     foreseeable_bytes: int = 0

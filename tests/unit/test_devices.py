@@ -39,7 +39,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Any:
     def choose(rank: int, visible: list[list[str]], **environment: str) -> devices.Devices:
         gpus = visible[rank]
         monkeypatch.setattr(devices, "_visible_gpus", lambda: (gpus, "" if gpus else "nothing there"))
-        monkeypatch.setattr(_native, "cuda_probe", lambda _: (True, 0))
+        monkeypatch.setattr(_native, "cuda_probe", lambda ordinals: (True, 0, [0] * len(ordinals) ** 2))
         settings = resolve({f"CELERITY_{name}": text for name, text in environment.items()}, {})
         return devices.choose_devices(settings, Host(rank, visible))  # type: ignore[arg-type]
 

@@ -71,31 +71,9 @@ void coherence::make_coherent(const command_phase& now, buffer_state& buffer, co
 	}
 }
 
-// A copy or a message takes microseconds, however small it is.
-void coherence::join_small(std::vector<source_boxes>& sources, const std::size_t element_size_bytes) const {
-	for(std::size_t i = 0; i + 1 < sources.size(); ++i) {
-		std::size_t num_elements = 0;
-		for(std::size_t k = i; k < sources.size(); ++k) {
-			if(sources[k].memory != sources[i].memory) continue;
-			for(const box& b : sources[k].where) num_elements += static_cast<std::size_t>(b.area());
-		}
-		if(num_elements * element_size_bytes > m_capabilities.joined_bytes) continue;
-		auto kept = sources.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-		for(auto source = kept; source != sources.end(); ++source) {
-			if(source->memory == sources[i].memory) {
-				for(const box& b : source->where) sources[i].where.push_back(b);
-			} else {
-				if(kept != source) *kept = std::move(*source);
-				++kept;
-			}
-		}
-		sources.erase(kept, sources.end());
-	}
-}
-
 void coherence::copy_missing(const command_phase& now, buffer_state& buffer, const memory_id destination, const region& missing,
     std::vector<staged_copy>& staged) {
-	const auto sources = find_sources(buffer, missing, [&](const content_state& state) { return select_source(state, destination); });
+	const auto sources = m_sources.find_nearest(buffer, missing, destination);
 	if(gather(now, buffer, destination, missing, sources)) return;
 	for(const auto& [memory, origin, where] : sources) {
 		const copy_reason reason = memory == user_memory ? copy_reason::initial : copy_reason::coherence;
@@ -143,24 +121,6 @@ bool coherence::gather(const command_phase& now, buffer_state& buffer, const mem
 	gather.write(*target, missing);
 	gather.emit(gather_copy_instruction{m_history.nodes().copy(copies), target->id, buffer.info.element_size_bytes, buffer.info.id}, priorities::copy);
 	return true;
-}
-
-memory_id coherence::select_source(const content_state& state, const memory_id destination) const {
-	const auto usable = [&](const memory_id memory) { return (state.up_to_date & bit_of(memory)) != 0 && can_copy(state, memory, destination); };
-	if(usable(state.origin_memory)) return state.origin_memory;
-	// Devices first: their links are faster than the host's. Among them the one with the nearest number.
-	memory_id best{};
-	unsigned best_distance = ~0U;
-	for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories(); ++m) {
-		const unsigned distance = m > destination.value ? m - destination.value : destination.value - m;
-		if(usable(memory_id(m)) && distance < best_distance) {
-			best = memory_id(m);
-			best_distance = distance;
-		}
-	}
-	if(best_distance != ~0U) return best;
-	if(usable(host_memory)) return host_memory;
-	return state.origin_memory; // holds its value as long as anybody does, but cannot copy to the destination
 }
 
 void coherence::copy_staged(const command_phase& now, buffer_state& buffer, std::vector<staged_copy>& staged) {

@@ -28,6 +28,7 @@ void instruction_graph_generator::compile(const command& cmd, execution_plan&& p
 	const instruction_priority of_queue = priority_of_queue(node.priority);
 	const command_phase now{out, {node.id, instruction_key::phase_type::work}, node.submission, of_queue};
 	const command_phase sending{out, {node.id, instruction_key::phase_type::send}, node.submission, of_queue + priorities::push_boost};
+	if(node.id != m_last_compiled) m_sources.begin_task();
 	m_last_compiled = node.id;
 	if(node.kind != task_kind::epoch && node.kind != task_kind::horizon) announce(node.priority);
 	std::visit(overloaded{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Lowers the commands of one rank to the operations of its memories, devices and links: allocations, copies, kernels, sends, receives.
-// After the instruction graph of Knorr et al. (arXiv 2503.10516). Different from there, copies come from the nearest up-to-date memory, and ranks that reach
-// each other's device memory exchange data without host memory.
+// After the instruction graph of Knorr et al. (arXiv 2503.10516). Different from there, copies come over the best link from any memory that holds the
+// data, and ranks that reach each other's device memory exchange data without host memory.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "anticipation.hpp"
 #include "base/ids.hpp"
 #include "coherence.hpp"
+#include "copy_sources.hpp"
 #include "execution_plan.hpp"
 #include "graphs/command_graph.hpp"
 #include "instruction_builder.hpp"
@@ -33,7 +34,8 @@ class instruction_graph_generator {
 	/// The callbacks may be empty.
 	instruction_graph_generator(system_capabilities capabilities, record_callback record, notice_callback notify)
 	    : m_capabilities(std::move(capabilities)), m_history{std::move(record)}, m_memory(m_capabilities, m_history, std::move(notify)),
-	      m_anticipation(m_capabilities, m_memory), m_copies(m_capabilities, m_history, m_memory), m_transfers(m_capabilities, m_history, m_memory, m_copies) {}
+	      m_anticipation(m_capabilities, m_memory), m_sources(m_capabilities), m_copies(m_capabilities, m_history, m_memory, m_sources),
+	      m_transfers(m_capabilities, m_history, m_memory, m_sources, m_copies) {}
 
 	instruction_graph_generator(const instruction_graph_generator&) = delete;
 	instruction_graph_generator& operator=(const instruction_graph_generator&) = delete;
@@ -92,6 +94,7 @@ class instruction_graph_generator {
 	instruction_history m_history;
 	rank_memory m_memory;
 	anticipation m_anticipation;
+	copy_sources m_sources;
 	coherence m_copies;
 	transfers m_transfers;
 	std::deque<pending_horizon> m_pending_horizons; ///< made, not yet applied; the oldest first

@@ -249,7 +249,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const com
 	// Data that no single copy moves to the user's array goes through the buffer's host allocation.
 	box_vector indirect;
 	buffer.contents.query(where, [&](const box& part, const content_state& state) {
-		if(state.up_to_date != 0 && !m_copies.can_copy(state, m_copies.select_source(state, destination), destination)) indirect.push_back(part);
+		if(state.up_to_date != 0 && !m_sources.can_copy(state, m_sources.select(state, destination), destination)) indirect.push_back(part);
 	});
 	if(!indirect.empty()) {
 		const read_requirement on_host_read{host_memory, region(std::move(indirect))};
@@ -257,7 +257,7 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const com
 		m_copies.make_coherent(now, buffer, std::span(&on_host_read, 1));
 	}
 	std::vector<instruction_id> copies;
-	const auto sources = m_copies.find_sources(buffer, where, [&](const content_state& state) { return m_copies.select_source(state, destination); });
+	const auto sources = m_sources.find_nearest(buffer, where, destination);
 	for(const auto& found : sources) {
 		for_each_part(buffer.memories[found.memory.value], found.where, [&](allocation_state& source, const region& part) {
 			instruction_builder copy(m_history, now);

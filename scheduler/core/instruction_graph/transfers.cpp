@@ -52,7 +52,7 @@ void transfers::compile_push(const command_phase& now, const push_command& push)
 }
 
 std::vector<transfers::source_region> transfers::find_host_sources(const command_phase& now, buffer_state& buffer, const region& where) {
-	auto sources = m_copies.find_sources(buffer, where, [](const content_state&) { return host_memory; });
+	auto sources = m_sources.find(buffer, where, [](const content_state&) { return host_memory; });
 	for(const auto& source : sources) { // each by itself, so that it leaves as soon as it is there
 		const read_requirement on_host{host_memory, source.where};
 		m_copies.make_coherent(now, buffer, std::span(&on_host, 1));
@@ -61,7 +61,7 @@ std::vector<transfers::source_region> transfers::find_host_sources(const command
 }
 
 std::vector<transfers::source_region> transfers::find_direct_sources(const command_phase& now, buffer_state& buffer, const region& where) {
-	auto sources = m_copies.find_sources(buffer, where, [&](const content_state& state) {
+	auto sources = m_sources.find(buffer, where, [&](const content_state& state) {
 		// From a device if any holds the value, because a direct peer reaches devices. The origin holds the value as long as any memory does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coherence.hpp"
+#include "copy_sources.hpp"
 #include "graphs/command_graph.hpp"
 #include "rank_memory.hpp"
 #include "vocabulary/plan_position.hpp"
@@ -32,8 +33,8 @@ void for_each_sent_from_host(const system_capabilities& capabilities, const push
 /// Sends and receives: data leaves as soon as its producer has finished, and a reader waits for no other data than its own.
 class transfers {
   public:
-	transfers(const system_capabilities& capabilities, instruction_history& history, rank_memory& memory, coherence& copies)
-	    : m_capabilities(capabilities), m_history(history), m_memory(memory), m_copies(copies) {}
+	transfers(const system_capabilities& capabilities, instruction_history& history, rank_memory& memory, copy_sources& sources, coherence& copies)
+	    : m_capabilities(capabilities), m_history(history), m_memory(memory), m_sources(sources), m_copies(copies) {}
 
 	void compile_push(const command_phase& now, const push_command& push);
 	void compile_await_push(const await_push_command& await);
@@ -50,10 +51,11 @@ class transfers {
 	const system_capabilities& m_capabilities;
 	instruction_history& m_history;
 	rank_memory& m_memory;
+	copy_sources& m_sources;
 	coherence& m_copies;
 	std::uint64_t m_last_message = 0;
 
-	using source_region = coherence::source_region;
+	using source_region = copy_sources::source_region;
 
 	std::vector<source_region> find_host_sources(const command_phase& now, buffer_state& buffer, const region& where);
 	std::vector<source_region> find_direct_sources(const command_phase& now, buffer_state& buffer, const region& where);

@@ -270,11 +270,15 @@ struct instruction_batch {
 
 /// The abilities of memories, devices and other ranks. All ranks agree on them at their start.
 struct system_capabilities {
+	static constexpr std::uint8_t worst_link = 255;
+
 	std::size_t num_ranks = 1;
 	rank_id local_rank;
 	std::size_t num_devices = 1; ///< of this rank
 	bool device_peers = true;      ///< one copy instruction moves data from device to device
 	bool user_device_peers = true; ///< ... between user memory and devices
+	/// By source and destination device, row by row: 0 for the best links, more for worse ones. Empty: all memories of this rank are equally far apart.
+	std::vector<std::uint8_t> link_grades;
 	/// By rank: whether data moves directly between the memories of the devices of that rank and this one. Otherwise it passes through host memory of both.
 	std::vector<bool> direct_ranks;
 	/// The part of each memory that may be allocated for growth that is only expected.
@@ -292,6 +296,12 @@ struct system_capabilities {
 		if(is_device_memory(from) && is_device_memory(to)) return device_peers || from == to;
 		if(from != user_memory && to != user_memory) return true;
 		return user_device_peers || (!is_device_memory(from) && !is_device_memory(to));
+	}
+	/// Less for a better link. Links between devices are better than those to the host.
+	unsigned distance(const memory_id from, const memory_id to) const {
+		if(link_grades.empty()) return 0;
+		if(!is_device_memory(from) || !is_device_memory(to)) return worst_link + 1U;
+		return link_grades[device_of(from).value * num_devices + device_of(to).value];
 	}
 	/// The memory where partial results of one rank meet; `first` is that of the first chunk. The application reduces in host memory.
 	memory_id memory_to_reduce_in(const task_reduction& reduction, const memory_id first) const {

@@ -5,6 +5,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "scheduler/core/vocabulary/instruction.hpp"
+
 namespace celerity {
 
 namespace {
@@ -67,11 +69,15 @@ cuda_topology cuda_devices::probe(const std::span<const int> ordinals) {
 		driver.check(driver.device_total_memory(&memory_bytes, self), "cuDeviceTotalMem");
 		if(from == ordinals.front() || memory_bytes < topology.smallest_memory_bytes) topology.smallest_memory_bytes = memory_bytes;
 		for(const int to : ordinals) {
+			auto& grade = topology.link_grades.emplace_back(std::uint8_t{0});
 			if(from == to) continue;
 			cuda::device other = 0;
 			int can = 0;
+			int rank = 0;
 			driver.check(driver.device_get(&other, to), "cuDeviceGet");
 			driver.check(driver.device_can_access_peer(&can, self, other), "cuDeviceCanAccessPeer");
+			if(can != 0) driver.check(driver.device_get_p2p_attribute(&rank, cuda::p2p_attribute_performance_rank, self, other), "cuDeviceGetP2PAttribute");
+			grade = can != 0 ? static_cast<std::uint8_t>(std::clamp<int>(rank, 0, system_capabilities::worst_link)) : system_capabilities::worst_link;
 			if(can == 0) topology.all_peers = false;
 		}
 	}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -39,6 +40,7 @@ struct cuda_options {
 struct cuda_topology {
 	bool all_peers = true;                 ///< every device reaches the memory of every other one
 	std::size_t smallest_memory_bytes = 0; ///< of any device, used or free
+	std::vector<std::uint8_t> link_grades; ///< see `system_capabilities`
 };
 
 struct cuda_device {

@@ -51,6 +51,7 @@ driver load() {
 	resolve(library, d.device_total_memory, "cuDeviceTotalMem_v2");
 	resolve(library, d.device_get_attribute, "cuDeviceGetAttribute");
 	resolve(library, d.device_can_access_peer, "cuDeviceCanAccessPeer");
+	resolve(library, d.device_get_p2p_attribute, "cuDeviceGetP2PAttribute");
 	resolve(library, d.primary_context_retain, "cuDevicePrimaryCtxRetain");
 	resolve(library, d.context_set_current, "cuCtxSetCurrent");
 	resolve(library, d.context_get_current, "cuCtxGetCurrent");

@@ -48,6 +48,7 @@ inline constexpr int attribute_max_pitch = 11;
 inline constexpr int attribute_kernel_timeout = 17;
 inline constexpr int attribute_memory_clock_rate_khz = 36;
 inline constexpr int attribute_memory_bus_width_bits = 37;
+inline constexpr int p2p_attribute_performance_rank = 1; ///< 0: the best
 inline constexpr int memory_type_unified = 4;
 
 struct copy_2d { // CUDA_MEMCPY2D
@@ -188,6 +189,7 @@ struct driver {
 	result (*device_total_memory)(std::size_t* bytes, device dev);
 	result (*device_get_attribute)(int* value, int attribute, device dev);
 	result (*device_can_access_peer)(int* can, device from, device to);
+	result (*device_get_p2p_attribute)(int* value, int attribute, device from, device to);
 	result (*primary_context_retain)(context* out, device dev);
 	counted<call::set_context, context> context_set_current;
 	result (*context_get_current)(context* out);
