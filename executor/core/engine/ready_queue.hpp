@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Instructions that wait for their turn, by the priority of their queue.
+// A lower queue has one turn in 33 at least: urgent work without end slows it down, and never stops it.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Calls of user functions that wait for a thread, by the priority of their queue. A call lets at most 32 later ones pass, so that none waits for ever.
 #pragma once
 
 #include <condition_variable>
