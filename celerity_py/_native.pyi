@@ -763,89 +763,76 @@ class ExecutorSettings:
     def num_devices(self, arg: int, /) -> None: ...
 
     @property
-    def oversubscribed(self) -> bool:
-        """There are more busy threads than cores: never spin."""
+    def oversubscribed(self) -> bool: ...
 
     @oversubscribed.setter
     def oversubscribed(self, arg: bool, /) -> None: ...
 
     @property
-    def check(self) -> bool:
-        """Fill fresh memory with 0xff bytes."""
+    def check(self) -> bool: ...
 
     @check.setter
     def check(self, arg: bool, /) -> None: ...
 
     @property
-    def lane_events(self) -> bool:
-        """Lanes wait for each other, and not the host for all of them."""
+    def lane_events(self) -> bool: ...
 
     @lane_events.setter
     def lane_events(self, arg: bool, /) -> None: ...
 
     @property
-    def kernel_order(self) -> str:
-        """
-        Of instructions of one queue and kind: 'age', 'path' or 'predecessors'.
-        """
+    def kernel_order(self) -> str: ...
 
     @kernel_order.setter
     def kernel_order(self, arg: str, /) -> None: ...
 
     @property
-    def sync(self) -> bool:
-        """Issue work for devices and host tasks one at a time."""
+    def sync(self) -> bool: ...
 
     @sync.setter
     def sync(self, arg: bool, /) -> None: ...
 
     @property
-    def direct(self) -> bool:
-        """Transfers between ranks of this host may be direct; not with `sync`."""
+    def direct(self) -> bool: ...
 
     @direct.setter
     def direct(self, arg: bool, /) -> None: ...
 
     @property
-    def overwrites_wait(self) -> bool:
-        """On their lanes until other ranks have fetched."""
-
-    @overwrites_wait.setter
-    def overwrites_wait(self, arg: bool, /) -> None: ...
-
-    @property
-    def most_on_a_lane(self) -> int:
-        """
-        Instructions in flight on a lane before direct transfers hold others back.
-        """
-
-    @most_on_a_lane.setter
-    def most_on_a_lane(self, arg: int, /) -> None: ...
-
-    @property
-    def idle_spin_s(self) -> float:
-        """Once out of work, the thread looks for more for so long."""
-
-    @idle_spin_s.setter
-    def idle_spin_s(self, arg: float, /) -> None: ...
-
-    @property
     def trace(self) -> TraceRecorder: ...
 
     @trace.setter
-    def trace(self, arg: TraceRecorder | None, /) -> None: ...
+    def trace(self, given: TraceRecorder | None) -> None: ...
 
     @property
     def ranges(self) -> ProfilerRanges: ...
 
     @ranges.setter
-    def ranges(self, arg: ProfilerRanges | None, /) -> None: ...
+    def ranges(self, given: ProfilerRanges | None) -> None: ...
 
     @property
     def program(self) -> ProgramLog: ...
 
     @program.setter
-    def program(self, arg: ProgramLog | None, /) -> None: ...
+    def program(self, given: ProgramLog | None) -> None: ...
+
+    @property
+    def overwrites_wait(self) -> bool: ...
+
+    @overwrites_wait.setter
+    def overwrites_wait(self, arg: bool, /) -> None: ...
+
+    @property
+    def idle_spin_s(self) -> float: ...
+
+    @idle_spin_s.setter
+    def idle_spin_s(self, arg: float, /) -> None: ...
+
+    @property
+    def most_on_a_lane(self) -> int: ...
+
+    @most_on_a_lane.setter
+    def most_on_a_lane(self, arg: int, /) -> None: ...
 
 class CudaSettings:
     """The GPUs of this rank."""

@@ -93,31 +93,10 @@ nb::dict loop_statistics(executor_loop& self) {
 }
 
 void bind_executor_settings(nb::module_& m) {
-	using options = executor_options;
-	nb::class_<options> executor(m, "ExecutorSettings",
+	nb::class_<executor_options> executor(m, "ExecutorSettings",
 	    "The devices of one rank, and the settings of its executor. The defaults are rank 0 of 1 with 1 device.");
 	bind_keywords(executor);
-	executor.def_rw("num_ranks", &options::num_ranks)
-	    .def_prop_rw(
-	        "rank", [](const options& self) { return self.rank.value; }, [](options& self, const std::uint32_t rank) { self.rank = rank_id(rank); })
-	    .def_rw("num_devices", &options::num_devices)
-	    .def_rw("oversubscribed", &options::oversubscribed, "There are more busy threads than cores: never spin.")
-	    .def_rw("check", &options::check, "Fill fresh memory with 0xff bytes.")
-	    .def_rw("lane_events", &options::lane_events, "Lanes wait for each other, and not the host for all of them.")
-	    .def_prop_rw(
-	        "kernel_order", [](const options& self) { return name_of(self.order); },
-	        [](options& self, const std::string& name) { self.order = look_up<kernel_order>(name, "an order of kernels"); },
-	        "Of instructions of one queue and kind: 'age', 'path' or 'predecessors'.")
-	    .def_rw("sync", &options::sync, "Issue work for devices and host tasks one at a time.")
-	    .def_rw("direct", &options::direct, "Transfers between ranks of this host may be direct; not with `sync`.")
-	    .def_rw("overwrites_wait", &options::overwrites_wait, "On their lanes until other ranks have fetched.")
-	    .def_rw("most_on_a_lane", &options::most_on_a_lane, "Instructions in flight on a lane before direct transfers hold others back.")
-	    .def_prop_rw(
-	        "idle_spin_s", [](const options& self) { return std::chrono::duration<double>(self.idle_spin).count(); },
-	        [](options& self, const double seconds) { self.idle_spin = to_nanoseconds(seconds); }, "Once out of work, the thread looks for more for so long.")
-	    .def_rw("trace", &options::trace, nb::arg().none())
-	    .def_rw("ranges", &options::ranges, nb::arg().none())
-	    .def_rw("program", &options::program, nb::arg().none());
+	bind_fields(executor);
 
 	nb::class_<cuda_options> cuda(m, "CudaSettings", "The GPUs of this rank.");
 	bind_keywords(cuda);

@@ -8,6 +8,7 @@
 
 #include "engine/out_of_order_engine.hpp"
 #include "events/profiler_ranges.hpp"
+#include "scheduler/core/base/fields.hpp"
 #include "scheduler/core/base/ids.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
@@ -21,7 +22,7 @@ struct executor_options {
 	bool oversubscribed = false; ///< more busy threads than cores: never spin
 	bool check = false;          ///< fill fresh memory with 0xff bytes
 	bool lane_events = true;     ///< lanes wait for each other, and not the host for all of them
-	kernel_order order = kernel_order::age; ///< of instructions of one queue and kind
+	celerity::kernel_order kernel_order = celerity::kernel_order::age; ///< of instructions of one queue and kind
 	bool sync = false;           ///< issue work for devices and host tasks one at a time
 	bool direct = false;         ///< transfers between ranks of this host may be direct; not with `sync`
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
@@ -32,6 +33,9 @@ struct executor_options {
 	/// With direct transfers, the executor puts nothing on lanes while a lane has so many instructions in flight. A full queue would block the thread, for
 	/// which other ranks may wait. A queue of CUDA holds a thousand operations, and an instruction is up to eight of them.
 	std::uint64_t most_on_a_lane = 120;
+	/// Python sets these fields by their names.
+	CELERITY_FIELDS(num_ranks, rank, num_devices, oversubscribed, check, lane_events, kernel_order, sync, direct, trace, ranges, program, overwrites_wait,
+	    idle_spin, most_on_a_lane)
 };
 
 /// Whether all busy threads of this rank have a core of their own.
