@@ -1533,6 +1533,8 @@ class SubmissionRecord:
 
     outside: types.MemberDescriptorType = ...
 
+    context: types.MemberDescriptorType = ...
+
     __slots__: tuple = ...
 
 class AccessRecord:
@@ -1582,6 +1584,11 @@ def call_inside(threads: set[int], function: Any, *args: Any) -> Any:
     function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.
     """
 
+def numbers_at(places: tuple[tuple[Any, str, str | None], ...]) -> tuple[Any, ...]:
+    """
+    The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.
+    """
+
 class SubmitMemo:
     """The memo of a kernel: the checked kinds of its calls; see Submitter."""
 
@@ -1598,6 +1605,11 @@ class RecordedTasks:
     def __init__(self) -> None: ...
 
     def __len__(self) -> int: ...
+
+    def with_values(self, changes: Sequence[tuple[int, bytes | None, int]]) -> RecordedTasks:
+        """
+        The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of its launch if it has one, and digest of its values.
+        """
 
 class Submitter:
     """
@@ -1629,6 +1641,11 @@ class Submitter:
     def record(self, function: Any, tasks: RecordedTasks, submissions: list[Any], opened: Any) -> Any:
         """
         function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the Recording.
+        """
+
+    def digest_values(self, kept_args: list[Any]) -> int:
+        """
+        Of the plain arguments among those that a submission keeps, as the ranks compare them.
         """
 
     @property
@@ -1681,9 +1698,9 @@ class Submitter:
         The number of a line of the program and of the thread that has its turn; 0 if there are too many, and with a single rank.
         """
 
-    def find_site(self, number: int) -> tuple[Any, int, int] | None:
+    def find_site(self, number: int) -> tuple[Any, int, int, int] | None:
         """
-        (code, byte offset of the instruction, number of the thread) of such a line.
+        (code, byte offset of the instruction, number of the thread, repetitions of a replay or 0) of such a line.
         """
 
     def set_refuser(self, refuse: object) -> None:

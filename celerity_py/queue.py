@@ -295,30 +295,36 @@ class Queue(IsHandle):
 
     # ---- repetitions
 
-    def record(self, function: Callable[[], Any]) -> Recording:
+    def record(self, function: Callable[..., Any], /, **values: Any) -> Recording:
         """Run a function, and remember its kernels and host tasks for `replay`. Collective.
 
         The kernels and host tasks that the function submits run as always. If buffers take turns, record one full turn:
         after the function, each name stands for the same buffer as before it, and each value that it reads is the same.
 
         Args:
-            function: Called once, without arguments, on this thread. Its result is dropped.
+            function: Called once on this thread, with the parameters and without other arguments. Its result is
+                dropped.
+            **values: Parameters of the function, plain values that `replay` may change, as in `record(step, dt=0.1)`.
+                The function gets an object that stands for the value. It can only hand it on to kernels and host tasks,
+                as an argument of its own, as it is. The tasks get the value.
 
         Returns:
             The recording. It keeps no buffer alive.
 
         Raises:
-            ArgumentTypeError: If `function` is no function without arguments, or returns a coroutine or generator.
-            UsageError: If the function makes buffers, fences, waits, flushes, records or replays, or drops a buffer
-                that its tasks access. Tasks that it has submitted before stay submitted.
+            ArgumentTypeError: If `function` is no function, does not take these arguments, or returns a coroutine or
+                generator.
+            UsageError: If the function does something else with a parameter, such as `dt * 0.5`. If the function makes
+                buffers, fences, waits, flushes, records or replays, or drops a buffer that its tasks access. Tasks that
+                it has submitted before stay submitted.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
         runtime = self._runtime
         runtime.check_usable("record()")
-        return record(self, runtime, function, _getframe(1))
+        return record(self, runtime, function, values, _getframe(1))
 
-    def replay(self, recording: Recording, times: SupportsIndex) -> None:
+    def replay(self, recording: Recording, /, times: SupportsIndex, **values: Any) -> None:
         """Submit the tasks of a recording again, as if its function had been called `times` times more. Collective.
 
         Buffers, kernels, plain values and the results of mappers are those of the recording. Returns before the tasks
@@ -328,18 +334,21 @@ class Queue(IsHandle):
         Args:
             recording: Made by `record` of this queue.
             times: The number of repetitions, the same on all ranks; 0 submits nothing.
+            **values: Other values of parameters of the recording, for these repetitions: `replay(recorded, 10,
+                dt=0.2)`. Those that are not named have the values of the recording.
 
         Raises:
             ArgumentTypeError: If `times` is no integer, or the first argument is no recording.
-            UsageError: If `times` is negative, the recording belongs to another queue, or a buffer of the recording has
-                been dropped. If `times` is not 0: if the recorded function has changed what it reads; if a plain value,
-                array or buffer that it reads is another one now; or if the function of a task has changed since: its
-                code, its defaults, or a variable from outside that is a number, a string or a tuple of them.
+            UsageError: If the recording has no parameter of such a name. If `times` is negative, the recording belongs
+                to another queue, or a buffer of the recording has been dropped. If `times` is not 0: if the recorded
+                function has changed what it reads; if a plain value, array or buffer that it reads is another one now;
+                or if the function of a task has changed since: its code, its defaults, or a variable from outside that
+                is a number, a string or a tuple of them.
             NestedUse: If called inside of a kernel, host task, mapper or callback.
             CelerityError: If an earlier task failed.
         """
         self._runtime_for("replay()")
-        replay(self, recording, times, _getframe(1))
+        replay(self, recording, times, values, _getframe(1))
 
     def until(
         self,

@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping
-from types import CodeType, FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from celerity_py import _native
 from celerity_py._native import PortRecord
-from celerity_py.calls.outer_variables import OuterVariables
-from celerity_py.calls.reached_values import Reached, Watch, find_changed, reached_values
-from celerity_py.kernels import name_of
+from celerity_py.calls.outer_variables import NamedValues, find_changed_value, values_of
+from celerity_py.calls.reached_values import Kept, Reached, Watch, find_changed, keep, reached_values
+from celerity_py.comparison.value_digests import digest_of
+from celerity_py.cuda.launches import prepare_launch
+from celerity_py.kernels import CudaKernel, name_of
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
+from celerity_py.submit.plain_values import settle
 from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.parameters import Parameter
 from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.submissions import Site
 
@@ -27,6 +34,17 @@ if TYPE_CHECKING:
     from celerity_py.vocabulary.submissions import Submission
 
 _MOST_TIMES: Final = 2**63 - 1
+_MOST_VARIANTS: Final = 8
+#: Names of arguments of `Queue.replay`.
+_NO_PARAMETERS: Final = frozenset({"times", "until", "at_most"})
+
+
+class _Variant(NamedTuple):
+    """The tasks of a recording with values of its parameters."""
+
+    kept: list[Kept | None]
+    tasks: _native.RecordedTasks
+    submissions: list[Submission]
 
 
 class Recording(IsHandle):
@@ -41,8 +59,8 @@ class Recording(IsHandle):
     """
 
     __slots__ = (
-        *("__weakref__", "buffers", "functions", "name", "outer_variables", "queue", "runtime", "site"),
-        *("changed", "submissions", "tasks", "thread", "watch"),
+        *("__weakref__", "buffers", "functions", "name", "queue", "runtime", "site"),
+        *("changed", "parameters", "submissions", "tasks", "thread", "variants", "watch"),
     )
 
     def __init__(self, queue: Any, runtime: Runtime, name: str, frame: FrameType) -> None:
@@ -56,14 +74,15 @@ class Recording(IsHandle):
         self.submissions: list[Submission] = []
         #: Those that the tasks access.
         self.buffers: list[BufferRecord] = []
-        #: The last submission of each Python function, with the function's code and defaults then.
-        self.functions: list[tuple[Submission, CodeType, Any]] = []
+        #: The last submission of each Python function, with the function's code, defaults and values from outside then.
+        self.functions: list[tuple[Submission, CodeType, Any, NamedValues | None]] = []
         #: A value that the function reads and has changed, in words.
         self.changed: str | None = None
         #: What the function reads.
         self.watch = Watch(())
-        checks = runtime.call_checks
-        self.outer_variables = OuterVariables() if checks is None else checks.outer_variables
+        self.parameters: dict[str, Parameter] = {}
+        #: The latest ones, with other values of parameters.
+        self.variants: list[_Variant] = []
 
     @property
     def num_tasks(self) -> int:
@@ -110,10 +129,8 @@ class Recording(IsHandle):
         for submission in {id(each.function): each for each in self.submissions}.values():
             task = submission.function
             codes.add(getattr(task, "__code__", None))
-            if isinstance(task, FunctionType):
-                if self.runtime.call_checks is None:  # it notes them at each submit
-                    self.outer_variables.note(submission)
-                self.functions.append((submission, task.__code__, task.__defaults__))
+            if isinstance(task, FunctionType | MethodType):
+                self.functions.append((submission, task.__code__, task.__defaults__, values_of(task)))
         now = reached_values(function, frozenset(filter(None, codes)))
         self.changed = _describe_change(before, now)
         used = {id(record) for record in self.buffers}
@@ -158,17 +175,62 @@ class Recording(IsHandle):
                 f"value in a buffer."
             )
 
+    def take_values(self, given: Mapping[str, Any]) -> _Variant:
+        """The tasks with these values of parameters; those of the recording for all others.
+
+        Raises:
+            UsageError: If the recording has no such parameter, or if a value does not fit.
+        """
+        values: dict[str, Any] = {name: parameter.given for name, parameter in self.parameters.items()}
+        for name, value in given.items():
+            if name not in values:
+                names = ", ".join(values) or "none"
+                close = "".join(f" Did you mean {each}=?" for each in difflib.get_close_matches(name, values, n=1))
+                raise UsageError(
+                    f"queue.replay({self.name}) got {name}={value!r}, but the parameters of its recording are: {names}."
+                    f"{close} A parameter is named where the function is recorded: queue.record({self.name}, "
+                    f"{name}={value!r})."
+                )
+            values[name] = settle(value, f"queue.replay({self.name}, {name}=...)")
+        kept = [keep(value, digest_of) for value in values.values()]
+        for known in self.variants:
+            if all(a is not None and b is not None and a.is_same(b) for a, b in zip(known.kept, kept, strict=True)):
+                return known
+        made = self._make_variant(values, kept)
+        self.variants = [made, *self.variants[: _MOST_VARIANTS - 1]]
+        return made
+
+    def _make_variant(self, values: Mapping[str, Any], kept: list[Kept | None]) -> _Variant:
+        submissions, changes = list(self.submissions), []
+        uses = {
+            (id(arguments), position): name
+            for name, parameter in self.parameters.items()
+            for arguments, position in parameter.uses
+        }
+        for number, submission in enumerate(submissions):
+            found = {at: uses[key] for at in range(len(submission.args)) if (key := (id(submission.args), at)) in uses}
+            if all(values[name] is self.parameters[name].given for name in found.values()):
+                continue
+            changed = submissions[number] = copy(submission)
+            changed.args = [values[found[at]] if at in found else arg for at, arg in enumerate(submission.args)]
+            is_native = changed.function.__class__ is CudaKernel and self.runtime.devices.is_cuda
+            prepared = prepare_launch(self.runtime, changed, None) if is_native else None
+            digest = self.runtime.origins.of_changed_values(changed, self.runtime.submitter.digest_values)
+            changes.append((number, None if prepared is None else prepared[1], digest))
+        tasks = self.tasks.with_values(changes) if changes else self.tasks
+        return _Variant(kept, tasks, submissions)
+
     def check_functions(self) -> None:
         """Refuse a replay of functions that have changed.
 
         Raises:
             UsageError: If one has other code, other defaults, or a variable from outside with another value.
         """
-        for submission, code, defaults in self.functions:
+        for submission, code, defaults, outside in self.functions:
             function = submission.function
             if function.__code__ is not code or function.__defaults__ is not defaults:
                 self._refuse_changed(submission, "has other code or other defaults since then")
-            changed = self.outer_variables.find_changed(submission)
+            changed = None if outside is None else find_changed_value(outside)
             if changed is not None:
                 self._refuse_changed(
                     submission,
@@ -193,29 +255,48 @@ def _describe_change(before: Mapping[str, Reached], now: Mapping[str, Reached]) 
     return None
 
 
-def _check_signature(function: Callable[..., Any]) -> None:
+def _check_signature(function: Callable[..., Any], names: Iterable[str]) -> None:
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):  # some functions in C have none
         return
+    given = ", ".join(f"{name}=..." for name in names)
     try:
-        signature.bind()
+        signature.bind(**dict.fromkeys(names))
     except TypeError as error:
         name = name_of(function)
         raise ArgumentTypeError(
-            f"queue.record() calls {name}(), which does not fit its signature {name}{signature}: {error}. Record a "
-            f"function without arguments, such as lambda: {name}(...)."
+            f"queue.record() calls {name}({given}), which does not fit its signature {name}{signature}: {error}. "
+            f"Record a function without arguments, such as lambda: {name}(...), or name a plain value that a replay "
+            f"may change: queue.record({name}, dt=0.1)."
         ) from None
 
 
-def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: FrameType) -> Recording:
+def record(
+    queue: Any, runtime: Runtime, function: Callable[..., Any], values: Mapping[str, Any], frame: FrameType
+) -> Recording:
     """See `Queue.record`."""
     if not callable(function):
         raise ArgumentTypeError(f"queue.record() takes a function without arguments, not {function!r}.")
-    _check_signature(function)
-    recording = Recording(queue, runtime, name_of(function), frame)
+    name = name_of(function)
+    refused = _NO_PARAMETERS.intersection(values)
+    if refused:
+        raise UsageError(
+            f"queue.record({name}, {min(refused)}=...): a parameter cannot have the name of an argument of "
+            f"queue.replay(). Give the parameter of the function another name."
+        )
+    _check_signature(function, values)
+    recording = Recording(queue, runtime, name, frame)
+    for each, value in values.items():
+        given = settle(value, f"queue.record({name}, {each}=...)")
+        recording.parameters[each] = Parameter(each, given, name)
     before = reached_values(function)
-    result = runtime.submitter.record(function, recording.tasks, recording.submissions, recording)
+    called = functools.partial(function, **recording.parameters) if values else function
+    try:
+        result = runtime.submitter.record(called, recording.tasks, recording.submissions, recording)
+    finally:
+        for parameter in recording.parameters.values():
+            parameter.is_open = False
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         raise ArgumentTypeError(
             f"queue.record() got {recording.name!r}, which returns a {type(result).__name__} that nobody runs. "
@@ -226,7 +307,7 @@ def record(queue: Any, runtime: Runtime, function: Callable[[], Any], frame: Fra
     return recording
 
 
-def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
+def replay(queue: Any, recording: Any, times: Any, values: Mapping[str, Any], frame: FrameType) -> None:
     """See `Queue.replay`."""
     if not isinstance(recording, Recording):
         raise ArgumentTypeError(f"queue.replay() takes a Recording, as queue.record() returns it, not {recording!r}.")
@@ -252,5 +333,8 @@ def replay(queue: Any, recording: Any, times: Any, frame: FrameType) -> None:
     if count > 0:
         recording.check_functions()
         recording.check_values()
-    runtime.submitter.replay(recording.tasks, recording.submissions, count, frame)
+    tasks, submissions = recording.tasks, recording.submissions
+    if values:
+        _, tasks, submissions = recording.take_values(values)
+    runtime.submitter.replay(tasks, submissions, count, frame)
     del held  # no buffer may die while native code submits tasks that access it

@@ -23,7 +23,7 @@ import numpy as np
 from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.calls.divided_calls import DividedCalls
 from celerity_py.calls.fill_patterns import UNWRITTEN, fill_of, outside, position_of
-from celerity_py.calls.outer_variables import OuterVariables
+from celerity_py.calls.outer_variables import compare_values
 from celerity_py.calls.views import address_of
 from celerity_py.scheduler.errors import IncompleteWrite, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.vocabulary.accesses import READ, WRITE, Port
@@ -33,6 +33,7 @@ from celerity_py.vocabulary.submissions import Submission
 #: Down to this probability, agreement with random patterns counts as chance.
 _CREDIBLE: Final = 1e-9
 _MOST_SUSPICIONS: Final = 1024
+_MOST_BYTES: Final = 1 << 26  # of their positions
 
 _copies = itertools.count(1)
 
@@ -60,7 +61,6 @@ class CallChecks:
         self._lock = threading.Lock()
         self._suspicions: dict[Any, _Suspicion] = {}
         self._divided_calls = DividedCalls()
-        self.outer_variables = OuterVariables()
         #: Of random patterns; has a lock of its own.
         self.generator = np.random.Generator(np.random.SFC64())
 
@@ -83,9 +83,9 @@ class CallChecks:
             IncompleteWrite: If the call leaves elements of a `write` access unwritten.
             OutOfBoundsAccess: If it uses elements between the boxes of a region.
             ReadOnlyAccess: If it changes elements that it declares to read.
-            UsageError: If the function uses a variable from outside that has changed since the submit.
+            UsageError: If the function uses a value from outside that has changed since the submit.
         """
-        self.outer_variables.compare(submission)
+        compare_values(submission)
         comparison = self._divided_calls.run(submission, part, bindings, binder)
         call = _Call(self, submission, bindings, binder)
         try:
@@ -93,7 +93,7 @@ class CallChecks:
         finally:
             for copy in call.copies:
                 copy.forget()
-        self.outer_variables.compare(submission)
+        compare_values(submission, has_run=True)
         call.verify()
         if comparison is not None:
             comparison.finish()
@@ -122,9 +122,10 @@ class CallChecks:
                     hits, calls = again, before.calls + 1
             if count * chance**calls < _CREDIBLE:
                 return hits
-            while len(self._suspicions) >= _MOST_SUSPICIONS:
-                self._suspicions.pop(next(iter(self._suspicions)))
             self._suspicions[key] = _Suspicion(hits, calls)
+            total = sum(each.positions.nbytes for each in self._suspicions.values())
+            while len(self._suspicions) > 1 and (len(self._suspicions) > _MOST_SUSPICIONS or total > _MOST_BYTES):
+                total -= self._suspicions.pop(next(iter(self._suspicions))).positions.nbytes
         return hits[:0]
 
 

@@ -25,7 +25,7 @@ from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _log = logging.getLogger(__name__)
 
@@ -224,13 +224,18 @@ def _run(
     arguments = [_view(arg, *next(given), submission) if arg.__class__ is Port else arg for arg in submission.args]
     error = ""
     try:
-        with np.errstate(all="ignore"):
-            submission.function(Chunk(half, part.global_box, part.device, part.stream, part.xp), *arguments)
+        chunk = Chunk(half, part.global_box, part.device, part.stream, part.xp)
+        submission.run(_call_quietly, submission.function, chunk, *arguments)
         refuse_hidden(submission)
     except Exception as raised:  # noqa: BLE001 - the code of users
         forget(submission)
         error = describe_error(raised)
     return _Half(half, regions, arrays, error)
+
+
+def _call_quietly(function: Callable[..., Any], *arguments: Any) -> None:
+    with np.errstate(all="ignore"):
+        function(*arguments)
 
 
 def _view(port: Port, region: Region, array: np.ndarray[Any, Any], submission: Submission) -> View[Any]:

@@ -14,6 +14,7 @@ from celerity_py import _native
 from celerity_py._native import BoundAccess, BoundPart, Box, KernelCall, Region, box_from_flat
 from celerity_py.calls.call_checks import CallChecks
 from celerity_py.calls.kept_arrays import look_after
+from celerity_py.calls.outer_variables import compare_numbers
 from celerity_py.calls.views import View, ViewPart
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.reductions.host_reducers import CallableReducer, PlaceReducer
@@ -142,10 +143,12 @@ class Binder:
             with checks.around(submission, part, bindings, self) as filled:
                 self.call(submission, part, filled, partials)
             return
+        if submission.outside is not None:
+            compare_numbers(submission)
         arguments = self.arguments(submission, iter(bindings), iter(partials))
         told = None
         try:
-            returned = submission.function(part, *arguments)
+            returned = submission.run(submission.function, part, *arguments)
         except ValueError as error:
             forget(submission)
             told = _find_read_only(submission, error) if self.protects_reads else None
@@ -281,7 +284,7 @@ def initialize(record: BufferRecord, address: int, allocated_flat: Flat, boxes: 
     for flat in boxes:
         box = box_from_flat(flat, ndim)
         try:
-            returned = record.initializer(box)
+            returned = record.context.copy().run(record.initializer, box)
             contents = to_numpy(returned, "It returned")
         except BaseException as error:
             raise TaskFailed(f"{who} raised {describe_error(error)} for the box {show(box)}.") from error

@@ -25,7 +25,8 @@ _FAST: Final = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"})
 _CELLS: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _PAIRS: Final = frozenset({"LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW"})
-_STORES: Final = frozenset(f"{verb}_{what}" for verb in ("STORE", "DELETE") for what in ("GLOBAL", "DEREF", "ATTR"))
+_STORED: Final = {"GLOBAL": "global", "DEREF": "cell", "ATTR": "attribute"}
+_STORES: Final = {f"{verb}_{what}": kind for what, kind in _STORED.items() for verb in ("STORE", "DELETE")}
 
 
 class Path(NamedTuple):
@@ -48,12 +49,14 @@ class NamedPaths(NamedTuple):
     Attributes:
         read: The longest paths that it reads.
         attributes: The names of all attributes that it reads.
-        stored: The names of the variables and attributes that it assigns.
+        stored: The kinds ("global", "cell" or "attribute") and names of the variables and attributes that it assigns.
+        changed: Paths to containers and arrays of which it assigns elements.
     """
 
     read: tuple[Path, ...]
     attributes: frozenset[str]
-    stored: frozenset[str]
+    stored: frozenset[tuple[str, str]]
+    changed: tuple[Path, ...]
 
 
 class _Constant(NamedTuple):
@@ -77,7 +80,7 @@ def named_paths(code: CodeType, excluded: frozenset[CodeType] = frozenset()) -> 
     for instruction in dis.get_instructions(code):
         walk.take(instruction)
     read = dict.fromkeys(node.path for node in walk.nodes if node.is_whole)
-    attributes, stored = set(walk.attributes), set(walk.stored)
+    attributes, stored, changed = set(walk.attributes), set(walk.stored), list(walk.changed)
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for constant in code.co_consts:
         if isinstance(constant, CodeType) and constant not in excluded:
@@ -89,7 +92,8 @@ def named_paths(code: CodeType, excluded: frozenset[CodeType] = frozenset()) -> 
                     read[path] = None
             attributes |= inner.attributes
             stored |= inner.stored
-    return NamedPaths(tuple(read), frozenset(attributes), frozenset(stored))
+            changed += [path for path in inner.changed if path.kind != "parameter"]
+    return NamedPaths(tuple(read), frozenset(attributes), frozenset(stored), tuple(changed))
 
 
 class _Walk:
@@ -98,7 +102,8 @@ class _Walk:
     def __init__(self, code: CodeType) -> None:
         self.nodes: list[_Node] = []
         self.attributes: set[str] = set()
-        self.stored: set[str] = set()
+        self.stored: set[tuple[str, str]] = set()
+        self.changed: list[Path] = []
         self._stack: list[_Node | _Constant | None] = []
         count = code.co_argcount + code.co_kwonlyargcount
         self._locals: dict[str, Path | None] = {name: Path("parameter", name) for name in code.co_varnames[:count]}
@@ -107,7 +112,7 @@ class _Walk:
         """Follow one instruction."""
         name, value = instruction.opname, instruction.argval
         if name in _STORES:
-            self.stored.add(value)
+            self.stored.add((_STORES[name], value))
         if name.startswith("LOAD_") and self._load(instruction):
             return
         if name in {"LOAD_ATTR", "LOAD_METHOD"}:
@@ -118,6 +123,9 @@ class _Walk:
         elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
             key = self._pop()
             self._extend(self._pop(), ("[", key.value) if isinstance(key, _Constant) else SOME)
+        elif name == "STORE_SUBSCR" and len(self._stack) >= 2 and isinstance(container := self._stack[-2], _Node):
+            self.changed.append(container.path)
+            self._move(instruction)
         elif name == "STORE_FAST":
             top = self._pop()
             self._locals[value] = top.path if isinstance(top, _Node) else None

@@ -1,122 +1,272 @@
 # SPDX-License-Identifier: MIT
-"""Variables from outside that a task's function uses: a task runs later than its submit, when a loop may have gone on.
+"""Values from outside that a task's function uses: a task runs later than its submit, when a loop may have gone on.
 
-Looked at with CHECK. Only values that cannot change themselves are compared: lists and objects are shared on purpose.
+Numbers in variables, and in attributes of `self` and of objects in variables, are compared always. With CHECK, all
+plain values and arrays count that the bytecode of the function names. Lists and objects that it uses whole are shared
+on purpose.
 """
 
 from __future__ import annotations
 
-import dis
+import weakref
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from celerity_py.comparison.mapper_identity import global_names
+from celerity_py._native import numbers_at
+from celerity_py.calls.named_paths import Path, named_paths
+from celerity_py.calls.places import Place
+from celerity_py.calls.reached_values import Kept, Reached, find_moved, named_values
+from celerity_py.comparison.value_digests import digest_of
 from celerity_py.scheduler.errors import UsageError
 
 if TYPE_CHECKING:
     from celerity_py.vocabulary.submissions import Submission
 
-#: The namespace of global variables or the cell of a variable, its name, and its value.
-OuterValue = tuple["dict[str, Any] | CellType", str, Any]
+#: The dictionary or cell of a variable, its name, and an attribute of the object there, or None.
+NumberPlace = tuple["dict[str, Any] | CellType", str, "str | None"]
+#: Places, and the numbers that lay there at the submit.
+Numbers = tuple[tuple[NumberPlace, ...], tuple[Any, ...]]
 
-_VALUES: Final = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_STORES: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"})
-_NOTHING: Final = object()
+_MOST_ARRAY_BYTES: Final = 1 << 20
+_MOST_CODES: Final = 4096
+_MOST_CONTAINERS: Final = 64
+_MOST_SUBMITS: Final = 4096  # that a container is remembered
+
+
+class NamedValues(NamedTuple):
+    """What the function of a task named at the submit, and how many values more that were not followed."""
+
+    reached: list[Reached]
+    num_skipped: int
 
 
 class ChangedVariable(NamedTuple):
-    """A variable from outside, with its values at the submit and now, as messages show them."""
+    """A value from outside, in words, as it was at the submit and as it is now."""
 
     name: str
     then: str
     now: str
 
 
-class OuterVariables:
-    """Notes variables at the submit, and looks at them when the task runs."""
+class _Assigned:
+    """What tasks assign: they may hand values to each other."""
 
     def __init__(self) -> None:
-        # The variables that some task assigns: tasks may hand values to each other. Keeps namespaces and cells alive.
-        self._assigned: dict[tuple[int, str], dict[str, Any] | CellType] = {}
+        self.globals: set[tuple[Any, str]] = set()  # the names of modules and variables
+        self.cells: set[str] = set()  # by name alone, as each call of a function makes new cells
+        self.attributes: set[str] = set()
+        self._arrays: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._containers: dict[int, tuple[int, Any]] = {}  # lists and dictionaries; when each was last noted
+        self._num_submits = 0
 
-    def note(self, submission: Submission) -> None:
-        """Keep the values of a task that is being submitted. Application thread."""
-        function = submission.function
-        if isinstance(function, MethodType):
-            function = function.__func__
-        if not isinstance(function, FunctionType):
-            return
-        stored = set(_stored_names(function.__code__))
-        found: list[OuterValue] = []
-        for where, name in variables_of(function):
-            if name in stored:
-                self._assigned[id(where), name] = where
-                continue
-            value = value_of(where, name)
-            if _is_comparable(value):
-                found.append((where, name, value))
-        submission.outside = found
+    def add(self, function: FunctionType) -> None:
+        """Note what a function assigns that is submitted. Forgets containers that tasks assigned long ago."""
+        self._num_submits += 1
+        while self._containers:
+            oldest, (noted, _) = next(iter(self._containers.items()))
+            if len(self._containers) <= _MOST_CONTAINERS and noted + _MOST_SUBMITS > self._num_submits:
+                break
+            self._containers.pop(oldest, None)
+        for kind, name in named_paths(function.__code__).stored:
+            if kind == "attribute":
+                self.attributes.add(name)
+            elif kind == "global":
+                self.globals.add((function.__globals__.get("__name__"), name))
+            elif name in function.__code__.co_freevars:
+                self.cells.add(name)
 
-    def compare(self, submission: Submission) -> None:
-        """Look at the variables of a task that runs. Any thread.
+    def add_elements(self, container: Any) -> None:
+        """Note that tasks assign elements of a container or array."""
+        try:
+            self._arrays[id(container)] = container
+        except TypeError:  # lists and dictionaries have no weak references
+            self._containers.pop(id(container), None)
+            self._containers[id(container)] = self._num_submits, container
 
-        Raises:
-            UsageError: If one has another value than at the submit.
-        """
-        changed = self.find_changed(submission)
-        if changed is not None:
-            raise UsageError(
-                f"{submission.describe()} uses the variable {changed.name!r} from outside, which was {changed.then} at "
-                f"the submit and is {changed.now} when the task runs. Tasks run later than they are submitted: pass "
-                f"the value as an argument of the task, which keeps it."
-            )
+    def has_elements(self, container: Any) -> bool:
+        """Whether some task assigns elements of this container or array."""
+        return id(container) in self._arrays or id(container) in self._containers
 
-    def find_changed(self, submission: Submission) -> ChangedVariable | None:
-        """The first variable of a task with another value than at the submit; any thread."""
-        for where, name, then in getattr(submission, "outside", ()):
-            now = value_of(where, name)
-            if now is then or now is _NOTHING or (id(where), name) in self._assigned:
-                continue
-            if type(now) is not type(then) or repr(now) != repr(then):  # NaN equals nothing, and 0 equals 0.0
-                return ChangedVariable(name, _short(then), _short(now))
+    def has(self, place: Place) -> bool:
+        """Whether some task assigns the value at a place."""
+        if place.steps:
+            kind, key = place.steps[-1]
+            if kind == ".":
+                return key in self.attributes
+            return self.has_elements(Place(place.root, place.steps[:-1], "").value())
+        return place.words in self.cells or any(name == place.words for _, name in self.globals)
+
+    def has_number(self, place: NumberPlace) -> bool:
+        """The same for a number."""
+        where, name, attribute = place
+        if attribute is not None:
+            return attribute in self.attributes
+        if isinstance(where, CellType):
+            return name in self.cells
+        return (where.get("__name__"), name) in self.globals
+
+
+_assigned = _Assigned()  # by any task of the process
+
+
+def note_values(submission: Submission) -> None:
+    """With CHECK: keep the values of a task that is being submitted. Application thread."""
+    submission.outside = values_of(submission.function)
+
+
+def values_of(function: Any) -> NamedValues | None:
+    """The values that the function of a task names now."""
+    plain = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(plain, FunctionType):
         return None
+    _assigned.add(plain)
+    found, num_skipped, changed = named_values(function, _digest_of_small)
+    for each in changed:
+        _assigned.add_elements(each)
+    return NamedValues([each for each in found.values() if each.kept.kind in {"plain", "array"}], num_skipped)
 
 
-def variables_of(function: FunctionType) -> Iterator[tuple[dict[str, Any] | CellType, str]]:
-    """The variables from outside that a function names: where each one lies, and its name."""
-    yield from zip(function.__closure__ or (), function.__code__.co_freevars, strict=True)
-    known = function.__globals__
-    for name in global_names(function.__code__):
-        if name in known:
-            yield known, name
+def compare_values(submission: Submission, *, has_run: bool = False) -> None:
+    """With CHECK: look at the values of a task that runs. Any thread.
+
+    `has_run`: its function has just run. If an array has changed meanwhile, tasks write into it.
+
+    Raises:
+        UsageError: If one is another one than at the submit.
+    """
+    outside = submission.outside
+    if not isinstance(outside, NamedValues):
+        return
+    changed = find_changed_value(outside, has_run=has_run)
+    if changed is not None:
+        count = outside.num_skipped
+        others = "" if count == 0 else f" The function uses {count} more that cannot be compared, such as objects."
+        _refuse(submission, changed, others)
 
 
-def _stored_names(code: CodeType) -> Iterator[str]:
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in _STORES:
-            yield instruction.argval
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _stored_names(constant)
+def find_changed_value(outside: NamedValues, *, has_run: bool = False) -> ChangedVariable | None:
+    """The first value that is another one now; any thread."""
+    for each in outside.reached:
+        moved = find_moved((each,), _digest_of_small)
+        if moved is None or _assigned.has(each.place):
+            continue
+        _, then, now = moved
+        if then.kind == "array":
+            value = each.place.value()
+            if has_run:
+                _assigned.add_elements(value)
+            if _assigned.has_elements(value):
+                continue
+        return ChangedVariable(each.place.words, str(then), str(now))
+    return None
 
 
-def value_of(where: dict[str, Any] | CellType, name: str) -> Any:
-    """The value of such a variable now; `_NOTHING` if it has none."""
-    if isinstance(where, dict):
-        return where.get(name, _NOTHING)
-    try:
-        return where.cell_contents
-    except ValueError:  # nothing is assigned
-        return _NOTHING
+def note_numbers(submission: Submission) -> None:
+    """Without CHECK: keep the numbers that a task uses. Application thread."""
+    function = submission.function
+    owner = None
+    if function.__class__ is MethodType:
+        owner, function = function.__self__, function.__func__
+    if function.__class__ is not FunctionType:
+        return
+    code = function.__code__
+    variables = function.__globals__
+    known = number_paths.get(id(code)) or _learn(function)
+    _, space, numbers, others = known
+    if space != id(variables):
+        numbers = _numbers_in(variables, code)
+    if not numbers and not others:
+        return
+    places: tuple[NumberPlace, ...] = tuple([(variables, name, attribute) for name, attribute in numbers])
+    if others:
+        places += tuple(_other_places(others, function, owner))
+    if places:  # none for a parameter of a function that is no method
+        submission.outside = places, numbers_at(places)
 
 
-def _is_comparable(value: Any) -> bool:
-    return isinstance(value, _VALUES) or (isinstance(value, tuple) and all(map(_is_comparable, value)))
+def compare_numbers(submission: Submission) -> None:
+    """Look at the numbers of a task that runs. Any thread.
+
+    Raises:
+        UsageError: If one is another one than at the submit.
+    """
+    outside = submission.outside
+    if not isinstance(outside, tuple) or isinstance(outside, NamedValues):
+        return
+    places, numbers = outside
+    now = numbers_at(places)
+    if now == numbers:
+        return
+    for place, a, b in zip(places, numbers, now, strict=True):
+        if a is None or b is None or Kept("plain", a).is_same(Kept("plain", b)) or _assigned.has_number(place):
+            continue
+        _, name, attribute = place
+        words = name if attribute is None else f"{name}.{attribute}"
+        _refuse(submission, ChangedVariable(words, repr(a), repr(b)), "")
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _refuse(submission: Submission, changed: ChangedVariable, others: str) -> None:
+    raise UsageError(
+        f"{submission.describe()} uses the variable {changed.name!r} from outside, which was {changed.then} at the "
+        f"submit and is {changed.now} when the task runs. Tasks run later than they are submitted: pass the value as "
+        f"an argument of the task, which keeps it.{others}"
+    )
+
+
+class _NumberPaths(NamedTuple):
+    """Paths of a code object to numbers. Holds no namespace: one may own buffers."""
+
+    code: CodeType
+    space: int  # the id of the namespace of which the next field holds
+    numbers: tuple[tuple[str, str | None], ...]  # names of global variables with a number there or in an attribute
+    others: tuple[Path, ...]
+
+
+#: By the id of the code object. Native code reads it, too (`submitter::note_outside`).
+number_paths: dict[int, _NumberPaths] = {}
+
+
+def _learn(function: FunctionType) -> _NumberPaths:
+    _assigned.add(function)
+    code = function.__code__
+    first = code.co_varnames[:1]
+    others = tuple(
+        path
+        for path in named_paths(code).read
+        if (path.kind == "cell" and path.name in code.co_freevars and _is_short(path))
+        or (path.kind == "parameter" and (path.name,) == first and len(path.steps) == 1 and _is_short(path))
+    )
+    if len(number_paths) >= _MOST_CODES:
+        number_paths.clear()
+    space = function.__globals__
+    known = number_paths[id(code)] = _NumberPaths(code, id(space), _numbers_in(space, code), others)
+    return known
+
+
+def _is_short(path: Path) -> bool:
+    return not path.steps or (len(path.steps) == 1 and path.steps[0][0] == ".")
+
+
+def _numbers_in(variables: dict[str, Any], code: CodeType) -> tuple[tuple[str, str | None], ...]:
+    paths = [path for path in named_paths(code).read if path.kind == "global" and _is_short(path)]
+    names = [(path.name, path.steps[0][1] if path.steps else None) for path in paths]
+    return tuple(name for name in names if numbers_at(((variables, *name),)) != (None,))
+
+
+def _other_places(paths: tuple[Path, ...], function: FunctionType, owner: Any) -> Iterator[NumberPlace]:
+    for path in paths:
+        if path.kind == "cell":
+            yield _cell_of(function, path.name), path.name, path.steps[0][1] if path.steps else None
+        elif owner is not None:
+            yield CellType(owner), path.name, path.steps[0][1]
+
+
+def _cell_of(function: FunctionType, name: str) -> CellType:
+    return (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
+
+
+def _digest_of_small(array: np.ndarray[Any, Any]) -> int | None:
+    return digest_of(array) if array.nbytes <= _MOST_ARRAY_BYTES else None

@@ -15,18 +15,19 @@ import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
-from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from celerity_py.calls.named_paths import EACH, MOST_STEPS, Path, Step, named_paths
+from celerity_py.calls.places import NOTHING, Place, attribute_of, comes_from_class, dictionary_of, part_of
 from celerity_py.comparison.value_digests import sampled_digest_of
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.vocabulary.buffer_records import BufferRecord
+from celerity_py.vocabulary.parameters import Parameter
 from celerity_py.vocabulary.refused_operators import IsHandle, StandsForArray
 
-NOTHING: Final = object()
 _MOST_ELEMENTS: Final = 64
 _MOST_PLACES: Final = 4096
 _MOST_FUNCTIONS: Final = 256
@@ -34,34 +35,6 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic, 
 _FOREIGN: Final = sys.stdlib_module_names | {"celerity_py", "numpy", "cupy", "mpi4py"}
 #: Methods of containers that give elements.
 _READERS: Final = frozenset({"get", "items", "values", "keys", "copy", "index", "count", "pop"})
-
-
-class Place(NamedTuple):
-    """Where a value lies: a function that gives the value at the root of a path, the steps, and the path in words."""
-
-    root: Callable[[], Any]
-    steps: tuple[Step, ...]
-    words: str
-
-    def value(self) -> Any:
-        """The value now; `NOTHING` if there is none any more."""
-        value = self.root()
-        for step in self.steps:
-            if value is NOTHING:
-                break
-            value = part_of(value, step)
-        return value
-
-    def extended(self, step: Step) -> Place:
-        """A place that is one step further."""
-        kind, key = step
-        if kind == ".":
-            words = f"{self.words}.{key}"
-        elif kind == "[":
-            words = f"{self.words}[{key!r}]"
-        else:
-            words = f"len({self.words})" if kind == "len" else self.words.rpartition(".")[0] or "self"
-        return Place(self.root, (*self.steps, step), words)
 
 
 class Kept(NamedTuple):
@@ -77,7 +50,7 @@ class Kept(NamedTuple):
             return self.kind == other.kind
         if self.kind in {"buffer", "code", "object"}:
             return False
-        return type(a) is type(b) and repr(a) == repr(b)  # NaN equals nothing, and 0 equals 0.0
+        return repr(_fields_of(a)) == repr(_fields_of(b))  # NaN equals nothing, and 0 equals 0.0
 
     def __str__(self) -> str:
         if self.kind == "buffer":
@@ -107,15 +80,27 @@ def is_plain(value: Any) -> bool:
     return all(is_plain(attribute_of(value, field.name)) for field in dataclasses.fields(value))
 
 
-def keep(value: Any) -> Kept | None:
-    """A value in the form in which it is compared; None if it is of another kind."""
+def _fields_of(value: Any) -> Any:
+    """A plain value with its types and all of its fields, which its own `repr` may leave out."""
+    if isinstance(value, tuple):
+        return type(value), [*map(_fields_of, value)]
+    if dataclasses.is_dataclass(value):
+        return type(value), [_fields_of(attribute_of(value, field.name)) for field in dataclasses.fields(value)]
+    return type(value), value
+
+
+def keep(value: Any, digest: Callable[[Any], Any] = sampled_digest_of) -> Kept | None:
+    """A value in the form in which it is compared; None if it is of another kind. `digest`: of an array."""
+    if isinstance(value, Parameter):
+        return Kept("object", value)
     if isinstance(value, StandsForArray):
         record = getattr(value, "record", None)
         return Kept("buffer", record) if isinstance(record, BufferRecord) else None
     if is_plain(value):
         return Kept("plain", value)
     if isinstance(value, np.ndarray):
-        return None if value.dtype.hasobject else Kept("array", (value.shape, value.dtype, sampled_digest_of(value)))
+        found = None if value.dtype.hasobject else digest(value)
+        return None if found is None else Kept("array", (value.shape, value.dtype, found))
     if isinstance(value, Kernel | CudaKernel | IsHandle):
         return Kept("object", value)
     function = value.__func__ if isinstance(value, MethodType) else value
@@ -124,60 +109,18 @@ def keep(value: Any) -> Kept | None:
     return None
 
 
-def attribute_of(value: Any, name: str) -> Any:
-    """An attribute as it lies in a dictionary or slot of the object, or in its class; `NOTHING` for all others."""
-    if not _comes_from_class(value.__class__, name):
-        own = _dictionary_of(value).get(name, NOTHING)
-        if own is not NOTHING:
-            return own
-    if isinstance(value, ModuleType):
-        return NOTHING
-    if name == "__self__" and isinstance(value, MethodType):
-        return value.__self__
-    is_class = isinstance(value, type)
-    found = _find_in_class(value if is_class else type(value), name)
-    if isinstance(found, MemberDescriptorType) and not is_class:
-        return found.__get__(value) if _is_set(found, value) else NOTHING
-    if isinstance(found, staticmethod):
-        return found.__func__
-    if isinstance(found, classmethod):
-        return MethodType(found.__func__, value if is_class else type(value))
-    if isinstance(found, FunctionType):
-        return found if is_class else MethodType(found, value)
-    return NOTHING if hasattr(type(found), "__get__") else found
+def named_values(function: Any, digest: Callable[[Any], Any]) -> tuple[dict[str, Reached], int, list[Any]]:
+    """The values that the bytecode of a function names, for a function that runs as a task.
 
+    Objects that are handed on whole do not count: tasks share them on purpose.
 
-def _find_in_class(kind: type, name: str) -> Any:
-    for base in kind.__mro__:
-        found = vars(base).get(name, NOTHING)
-        if found is not NOTHING:
-            return found
-    return NOTHING
-
-
-@functools.lru_cache(maxsize=4096)
-def _comes_from_class(kind: Any, name: str) -> bool:
-    """Whether an attribute of an instance is that of a slot or property of its class, or the instance a class."""
-    return issubclass(kind, type) or hasattr(type(_find_in_class(kind, name)), "__set__")
-
-
-def part_of(value: Any, step: Step) -> Any:
-    """The value one step further; `NOTHING` if there is none."""
-    kind, key = step
-    if kind == ".":
-        return attribute_of(value, key)
-    if kind == "self":
-        return attribute_of(value, "__self__")
-    try:
-        if kind == "len":
-            return len(value) if isinstance(value, (list, tuple, dict)) else NOTHING
-        if isinstance(value, dict):
-            return dict.get(value, key, NOTHING)
-        if isinstance(value, list | tuple) and isinstance(key, int | slice):
-            return value[key]
-    except (LookupError, TypeError):
-        pass
-    return NOTHING
+    Returns:
+        The values by their words, how many others were not followed, and the containers and arrays of which the
+        function assigns elements.
+    """
+    walk = _Walk(frozenset(), digest, follows_whole=False)
+    walk.enter(Place(lambda: function, (), "self"), function)
+    return walk.found, walk.num_skipped, walk.changed
 
 
 def reached_values(function: Any, excluded: frozenset[CodeType] = frozenset()) -> dict[str, Reached]:
@@ -196,8 +139,18 @@ def reached_values(function: Any, excluded: frozenset[CodeType] = frozenset()) -
 class _Walk:
     """One search for values."""
 
-    def __init__(self, excluded: frozenset[CodeType]) -> None:
+    def __init__(
+        self,
+        excluded: frozenset[CodeType],
+        digest: Callable[[Any], Any] = sampled_digest_of,
+        *,
+        follows_whole: bool = True,
+    ) -> None:
         self.found: dict[str, Reached] = {}
+        self.num_skipped = 0
+        self.changed: list[Any] = []
+        self._digest = digest
+        self._follows_whole = follows_whole
         self._excluded = excluded
         self._attributes: set[str] = set()
         self._entered: set[tuple[CodeType, str]] = set()
@@ -245,11 +198,16 @@ class _Walk:
                 root = _default_of(path.name, function)
             if root is not None:
                 self._go(root, root.value(), path.steps)
+        for path in paths.changed:
+            root = roots.get(path.name) if path.kind == "parameter" else _root_of(path, function)
+            if root is not None:
+                self.changed.append(root._replace(steps=(*root.steps, *path.steps)).value())
 
     def _go(self, place: Place, value: Any, steps: tuple[Step, ...]) -> None:
         if value is NOTHING or len(self.found) >= _MOST_PLACES:
+            self.num_skipped += value is NOTHING
             return
-        kept = keep(value)
+        kept = keep(value, self._digest)
         if kept is not None:
             self.found.setdefault(place.words, Reached(place, kept))
             if kept.kind == "code":
@@ -275,6 +233,9 @@ class _Walk:
 
     def _end(self, place: Place, value: Any) -> None:
         """A value that is used whole."""
+        if not self._follows_whole:
+            self.num_skipped += not (callable(value) or isinstance(value, ModuleType))
+            return
         if len(place.steps) >= MOST_STEPS:
             return
         if isinstance(value, list | tuple | dict):
@@ -365,13 +326,15 @@ def _content_of(cell: CellType) -> Any:
         return NOTHING
 
 
-def find_moved(reached: Iterable[Reached]) -> tuple[str, Kept, Kept] | None:
+def find_moved(
+    reached: Iterable[Reached], digest: Callable[[Any], Any] = sampled_digest_of
+) -> tuple[str, Kept, Kept] | None:
     """The first place with another value now: words, the value then, and now. A place that is gone does not count."""
     for place, then in reached:
         value = place.value()
         if value is NOTHING or (value is then.value and then.kind != "array"):
             continue
-        now = Kept("length", value) if then.kind == "length" else keep(value)
+        now = Kept("length", value) if then.kind == "length" else keep(value, digest)
         if now is None:
             now = Kept("object", value)
         if not now.is_same(then):
@@ -426,7 +389,7 @@ def _dictionary_with(place: Place) -> tuple[Any, str, Callable[[], Mapping[str, 
     owner = Place(root, steps[:-1], "")
     kind, name = steps[-1]
     value = owner.value()
-    if kind != "." or name not in _dictionary_of(value) or _comes_from_class(value.__class__, name):
+    if kind != "." or name not in dictionary_of(value) or comes_from_class(value.__class__, name):
         return None
     look = root if len(steps) == 1 else owner.value
     return (id(root), owner.steps), name, lambda: object.__getattribute__(look(), "__dict__")
@@ -436,19 +399,3 @@ def _is_of_program(what: Any) -> bool:
     """Whether a function or class is one of the program, and not of Python or of a library below it."""
     module = getattr(what, "__module__", None) or ""
     return isinstance(module, str) and module.partition(".")[0] not in _FOREIGN
-
-
-def _is_set(slot: MemberDescriptorType, value: Any) -> bool:
-    try:
-        slot.__get__(value)
-    except AttributeError:
-        return False
-    return True
-
-
-def _dictionary_of(value: Any) -> Mapping[str, Any]:
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return found if isinstance(found, dict) else {}

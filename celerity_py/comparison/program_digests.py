@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Digests of code and, with CHECK, of values, by which the ranks compare their tasks and buffers."""
+"""Digests of code and of values, by which the ranks compare their tasks and buffers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import functools
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from celerity_py.comparison.value_digests import digest_of
+from celerity_py.comparison.value_digests import digest_of, sampled_digest_of
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.vocabulary.accesses import Port
-from celerity_py.vocabulary.foreign_arrays import to_numpy
+from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,32 +29,43 @@ class Origins:
 
     Args:
         is_compared: Whether there are other ranks to compare with.
-        checks: The `CallChecks`; None without CHECK. With them, plain arguments and contents are compared as well.
+        checks: The `CallChecks`; None without CHECK. With them, all plain arguments and contents are compared. Without,
+            a part of the contents is, and native code adds a digest of the plain arguments of kernels.
     """
 
     def __init__(self, *, is_compared: bool, checks: Any) -> None:
         self._is_compared = is_compared
         self._with_values = is_compared and checks is not None
-        self.checks = checks
 
     def of(self, submission: Submission) -> Origin:
         """The origin of a task that is being submitted."""
-        if self.checks is not None:
-            self.checks.outer_variables.note(submission)
         if not self._is_compared:
             return _UNKNOWN
-        values = 0
-        if self._with_values:  # the scheduler compares the accesses
-            values = digest_of([arg for arg in submission.args if arg.__class__ is not Port])
+        values = self.of_all_values(submission.args) if self._with_values else 0
         return digest_of_function(submission.function), values
+
+    @staticmethod
+    def of_all_values(args: list[Any]) -> int:
+        """The digest of all plain arguments. The scheduler compares the accesses."""
+        return digest_of([arg for arg in args if arg.__class__ is not Port])
+
+    def of_changed_values(self, submission: Submission, native: Callable[[list[Any]], int]) -> int:
+        """The digest of a task of a recording whose plain arguments have other values. `native`: that of kernels."""
+        if self._with_values:
+            return self.of_all_values(submission.args)
+        return native(submission.args) if self._is_compared and submission.kind == "kernel" else 0
 
     def of_contents(self, contents: Any, initializer: Callable[..., Any] | None) -> int:
         """The digest of a buffer's initial contents: from an array, also one on a GPU, or by a function, or None."""
         if initializer is not None and self._is_compared:
             return digest_of_function(initializer)
-        if not self._with_values or contents is None:
+        if not self._is_compared or contents is None:
             return 0
-        return digest_of(to_numpy(contents, "The digest takes"))
+        if self._with_values:
+            return digest_of(to_numpy(contents, "The digest takes"))
+        if is_foreign(contents.__class__) and lies_on_gpu(contents):  # its elements would have to be copied
+            return 0
+        return sampled_digest_of(to_numpy(contents, "The digest takes"))
 
 
 def digest_of_function(function: Any) -> int:

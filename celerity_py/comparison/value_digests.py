@@ -34,6 +34,14 @@ def sampled_digest_of(value: Any) -> int:
     return digest_of(value)
 
 
+def digest_of_argument(value: Any) -> int:
+    """The digest of a plain argument of a kernel; 0 for a list, dictionary or object, which the task shares."""
+    if isinstance(value, tuple):
+        return digest_of([type(value).__qualname__, *map(digest_of_argument, value)])
+    is_value = value is None or isinstance(value, np.ndarray | np.generic | bool | int | float | complex | str | bytes)
+    return sampled_digest_of(value) if is_value else 0
+
+
 def _add(digest: hashlib.blake2b, value: Any) -> None:
     digest.update(type(value).__qualname__.encode())
     if isinstance(value, np.ndarray | np.generic):

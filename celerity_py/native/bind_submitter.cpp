@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings.hpp"
 #include "executor/core/threads/busy_clock.hpp"
@@ -47,6 +52,18 @@ int traverse(PyObject* const self, const visitproc visit, void* const arg) {
 
 PyType_Slot submitter_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse)}, {0, nullptr}};
 
+int traverse_memo(PyObject* const self, const visitproc visit, void* const arg) {
+	Py_VISIT(Py_TYPE(self));
+	return nb::inst_ready(self) ? nb::inst_ptr<submit_memo>(self)->traverse(visit, arg) : 0;
+}
+
+int clear_memo(PyObject* const self) {
+	if(nb::inst_ready(self)) nb::inst_ptr<submit_memo>(self)->clear();
+	return 0;
+}
+
+PyType_Slot memo_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_memo)}, {Py_tp_clear, reinterpret_cast<void*>(&clear_memo)}, {0, nullptr}};
+
 } // namespace
 
 void bind_submitter(nb::module_& m) {
@@ -59,14 +76,31 @@ void bind_submitter(nb::module_& m) {
 	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a,
 	    nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
 	    "function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.");
-	nb::class_<submit_memo>(m, "SubmitMemo", "The memo of a kernel: the checked kinds of its calls; see Submitter.")
+	m.def("numbers_at", &numbers_at, "places"_a, nb::sig("def numbers_at(places: tuple[tuple[typing.Any, str, str | None], ...]) -> tuple[typing.Any, ...]"),
+	    "The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.");
+	nb::class_<submit_memo>(m, "SubmitMemo", nb::type_slots(memo_slots), "The memo of a kernel: the checked kinds of its calls; see Submitter.")
 	    .def(nb::init<>())
 	    .def(
 	        "__reduce__", [](const nb::handle self) { return nb::make_tuple(self.type(), nb::tuple()); },
 	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
 	nb::class_<recorded_tasks>(m, "RecordedTasks", "The kernels and host tasks that a function has submitted; see Submitter.record.")
 	    .def(nb::init<>())
-	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); });
+	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); })
+	    .def(
+	        "with_values",
+	        [](const recorded_tasks& self, const std::vector<std::tuple<std::size_t, std::optional<nb::bytes>, std::uint64_t>>& changes) {
+		        std::vector<recorded_tasks::change> taken;
+		        for(const auto& [entry, scalars, digest] : changes) {
+			        auto& change = taken.emplace_back(recorded_tasks::change{entry, {}, digest});
+			        if(!scalars.has_value()) continue;
+			        const auto* const begin = static_cast<const std::byte*>(scalars->data());
+			        change.scalars.emplace(begin, begin + scalars->size());
+		        }
+		        return self.with(taken);
+	        },
+	        "changes"_a,
+	        "The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of its launch if it has "
+	        "one, and digest of its values.");
 	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
 	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 
@@ -88,6 +122,8 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	        nb::sig("def record(self, function: typing.Any, tasks: RecordedTasks, submissions: list[typing.Any], opened: typing.Any) -> typing.Any"),
 	        "function(), keeping the kernels and host tasks that this thread submits meanwhile. submissions: gets Python's record of each. opened: the "
 	        "Recording.")
+	    .def("digest_values", &submitter::digest_values, "kept_args"_a, nb::sig("def digest_values(self, kept_args: list[typing.Any]) -> int"),
+	        "Of the plain arguments among those that a submission keeps, as the ranks compare them.")
 	    .def_prop_ro("num_calls_of_others", &submitter::num_calls_of_others, "Submits and replays of other threads that have not returned yet.")
 	    .def_prop_ro("open_recording", &submitter::open_recording, nb::sig("def open_recording(self, /) -> typing.Any"), "The Recording under way, or None.")
 	    .def("replay", &submitter::replay, "tasks"_a, "submissions"_a, "times"_a, "frame"_a,
@@ -131,8 +167,8 @@ Asks the delegate about the new parts of a call, and for the words of errors. An
 	        "lasti"_a, "The number of a line of the program and of the thread that has its turn; 0 if there are too many, and with a single rank.")
 	    .def(
 	        "find_site", [](submitter& self, const std::uint64_t number) { return self.table().sites().find(number); }, "number"_a,
-	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int, int] | None"),
-	        "(code, byte offset of the instruction, number of the thread) of such a line.")
+	        nb::sig("def find_site(self, number: int) -> tuple[typing.Any, int, int, int] | None"),
+	        "(code, byte offset of the instruction, number of the thread, repetitions of a replay or 0) of such a line.")
 	    .def(
 	        "set_refuser", [](submitter& self, nb::object refuse) { self.table().set_refuser(std::move(refuse)); }, "refuse"_a,
 	        "Call refuse(what, name of another thread) if chance decides whether this thread submits before or after that one. It raises.")

@@ -84,11 +84,22 @@ const std::shared_ptr<const recorded_program>& recorded_tasks::program() {
 	return m_program;
 }
 
+std::shared_ptr<recorded_tasks> recorded_tasks::with(const std::vector<change>& changes) const {
+	auto result = std::make_shared<recorded_tasks>();
+	result->entries = entries;
+	for(const auto& changed : changes) {
+		entry& known = result->entries.at(changed.entry);
+		known.node.values_digest = changed.values_digest;
+		if(changed.scalars.has_value()) known.launch.value().scalars = *changed.scalars;
+	}
+	return result;
+}
+
 void submitter::replay(recorded_tasks& tasks, const nb::list& submissions, const std::uint64_t times, const nb::handle frame) {
 	call now(*this, "replay()");
 	now.times = times;
 	const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
-	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())));
+	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())), times);
 	if(tasks.entries.empty()) return;
 	const std::uint64_t at_once = std::max(tasks_between_pauses / tasks.entries.size(), min_repetitions_between_pauses);
 	for(std::uint64_t done = 0; done < times; done += at_once) {

@@ -65,7 +65,9 @@ class submission_table {
 	/// Called as observer(number, submission, perf_counter_ns() at the beginning) behind each submit.
 	void set_observer(nanobind::object observer) { m_observer = std::move(observer); }
 	/// Of this line of the program and the thread that has its turn, if several ranks compare what they submit; 0 otherwise.
-	std::uint64_t number_line(PyObject* const code, const int lasti) { return m_is_shared ? m_sites.number(code, lasti, m_threads.last_number()) : 0; }
+	std::uint64_t number_line(PyObject* const code, const int lasti, const std::uint64_t times = 0) {
+		return m_is_shared ? m_sites.number(code, lasti, m_threads.last_number(), times) : 0;
+	}
 	std::uint64_t num_submitted() const { return m_num_submitted; }
 	/// The task graph numbers them in the same way.
 	std::uint64_t num_reductions() const { return m_num_reductions; }

@@ -142,10 +142,12 @@ submitter::submitter(scheduler& target, executor_loop* const executor, nb::dict 
 
 void submitter::set_delegate(nb::object delegate) {
 	m_may_repeat = nb::cast<bool>(delegate.attr("may_repeat"));
+	m_compares_values = nb::cast<bool>(delegate.attr("compares_values"));
 	m_is_cuda = nb::cast<bool>(delegate.attr("is_cuda"));
 	m_runtime = nb::object(delegate.attr("runtime")).ptr();
 	m_inside = delegate.attr("inside");
 	m_boxes = delegate.attr("boxes");
+	m_number_paths = delegate.attr("number_paths");
 	m_submission_class = nb::object(delegate.attr("submission_class")).ptr();
 	m_hint_class = nb::object(delegate.attr("hint_class")).ptr();
 	for(const nb::handle type : delegate.attr("plain_types")) m_plain_types.push_back(reinterpret_cast<submit_memo::argument_kind>(type.ptr()));
@@ -153,7 +155,7 @@ void submitter::set_delegate(nb::object delegate) {
 }
 
 int submitter::traverse(const visitproc visit, void* const arg) const {
-	for(const nb::object* const each : {&m_delegate, &m_inside, &m_boxes, &m_recorded_submissions, &m_open_recording}) Py_VISIT(each->ptr());
+	for(const nb::object* const each : {&m_delegate, &m_inside, &m_boxes, &m_number_paths, &m_recorded_submissions, &m_open_recording}) Py_VISIT(each->ptr());
 	for(const nb::handle each : m_table.references()) Py_VISIT(each.ptr());
 	return 0;
 }
@@ -183,6 +185,7 @@ void submitter::submit_host_task(const queue_priority priority, const nb::args& 
 	work made;
 	made.args = given[1];
 	take_over(m_delegate.attr("plan_host_task")(*given), made.submission, made.node);
+	note_outside(made.submission);
 	made.node.priority = priority;
 	finish(now, std::move(made));
 }
@@ -231,6 +234,9 @@ void submitter::finish(call& now, work&& made) {
 	const queue_priority priority = made.node.priority;
 	await_turn(now, made.submission, priority, false);
 	const bool has_reductions = !made.node.reductions.empty();
+	auto& record = submission_type::of(made.submission.ptr());
+	Py_XSETREF(record.context, current_context());
+	if(made.node.kind == task_kind::device_kernel && m_compares_values) made.node.values_digest = digest_values(record.args);
 	try {
 		if(is_recording()) {
 			enter_and_record(made, now.started_ns);
@@ -252,6 +258,7 @@ void submitter::ask_delegate(const parallel_for_call& given, const nb::object& k
 	take_over(m_delegate.attr("plan_kernel")(given.kernel, given.shape, given.args, given.name, given.hints, given.constrain, given.frame,
 	              known_space ? known_space : nb::none()),
 	    out.submission, out.node);
+	note_outside(out.submission);
 	found.geometry = out.node.geometry;
 	found.code_digest = out.node.code_digest;
 	found.repeats = m_may_repeat && given.constrain.is_none() && find_hints(given.hints.ptr()) && find_kinds(given.args.ptr())
@@ -262,6 +269,8 @@ void submitter::ask_delegate(const parallel_for_call& given, const nb::object& k
 		find_kinds(submission_type::of(out.submission.ptr()).args);
 	}
 	for(const auto kind : m_kinds) found.kinds.push_back(plain_base(kind));
+	const nb::object outside = nb::borrow(submission_type::of(out.submission.ptr()).outside);
+	if(outside && PyTuple_CheckExact(outside.ptr())) found.places = outside[0];
 	if(m_is_cuda) prepare_launch(given.kernel, out, found);
 }
 
@@ -347,6 +356,10 @@ bool submitter::repeat(const parallel_for_call& given, const nb::object& box_obj
 		return false;
 	}
 	out.submission = make_submission(function.ptr(), label.ptr(), given.args.ptr(), box_object.ptr(), given.frame.ptr());
+	if(known->places) {
+		auto& record = submission_type::of(out.submission.ptr());
+		Py_SETREF(record.outside, nb::make_tuple(known->places, numbers_at(known->places)).release().ptr());
+	}
 	return true;
 }
 
@@ -420,6 +433,7 @@ nb::object submitter::make_submission(PyObject* const function, PyObject* const 
 	record->code = code.release().ptr();
 	record->lasti = position.release().ptr();
 	record->future = Py_NewRef(Py_None);
+	record->outside = Py_NewRef(Py_None);
 	return result;
 }
 

@@ -21,6 +21,11 @@ namespace celerity::native {
 /// A function (buffer, mapper, port) that makes an access, an instance of this class, as its `__init__` does.
 nanobind::object make_access_maker(nanobind::handle access_class);
 
+/// The numbers from outside that a kernel uses, at places that Python has found; see `calls/outer_variables.py`.
+nanobind::object numbers_at(nanobind::handle places);
+/// A new reference: the context variables of the thread, such as NumPy's error state; None if none is set.
+PyObject* current_context();
+
 /// Checked submits of one kernel, by the kinds of its arguments. Belongs to the kernel.
 class submit_memo {
   public:
@@ -38,10 +43,15 @@ class submit_memo {
 		nanobind::object pack;                       ///< makes bytes of the scalars
 		std::vector<std::size_t> scalars;            ///< their positions among the arguments
 		std::uint64_t code_digest = 0;               ///< as `task::code_digest`
+		nanobind::object places;                     ///< of the numbers from outside that it uses; null if there are none
 	};
 
 	std::uint64_t owner = 0; ///< the submitter that keeps entries here
 	std::vector<std::shared_ptr<const entry>> entries;
+
+	/// For the garbage collector: the namespaces of numbers from outside hold the kernel.
+	int traverse(visitproc visit, void* arg) const;
+	void clear();
 };
 
 /// The kernels and host tasks that a function has submitted, in order. Python's records of them lie in a list beside.
@@ -54,6 +64,15 @@ struct recorded_tasks {
 
 	/// The tasks as the scheduler repeats them; made by the first replay.
 	const std::shared_ptr<const recorded_program>& program();
+
+	/// A task whose plain arguments have other values.
+	struct change {
+		std::size_t entry = 0;
+		std::optional<std::vector<std::byte>> scalars; ///< of the launch, if there is one
+		std::uint64_t values_digest = 0;
+	};
+	/// The same tasks with other values: a program of its own, with templates and graphs of its own.
+	std::shared_ptr<recorded_tasks> with(const std::vector<change>& changes) const;
 
   private:
 	std::shared_ptr<const recorded_program> m_program;
@@ -101,6 +120,8 @@ class submitter {
 	std::int64_t blocked_ns() const;
 
 	int traverse(visitproc visit, void* arg) const;
+	/// Of the plain arguments among the arguments that a submission keeps; 0 if they are not compared.
+	std::uint64_t digest_values(nanobind::handle kept_args) const;
 
   private:
 	static constexpr std::size_t max_entries = 16; ///< they are compared one by one
@@ -140,8 +161,10 @@ class submitter {
 	nanobind::object m_delegate;
 	bool m_may_repeat = false;
 	bool m_is_cuda = false;
+	bool m_compares_values = false; ///< the plain arguments of kernels, with other ranks; with CHECK, Python has done so
 	const PyObject* m_runtime = nullptr;                   ///< of the ports; only compared
 	nanobind::object m_inside, m_boxes;                    ///< ids of threads that must not submit; index spaces by shape
+	nanobind::object m_number_paths;                       ///< see `outer_variables.py`; by the id of a code object
 	std::vector<submit_memo::argument_kind> m_plain_types; ///< a value of one never changes; the types live as long as the interpreter
 	PyObject *m_submission_class = nullptr, *m_hint_class = nullptr, *m_box_class, *m_mapper_class; ///< of modules that stay
 	nanobind::object m_kernel_kind;                                                                 ///< "kernel"
@@ -178,6 +201,8 @@ class submitter {
 	bool repeat(const parallel_for_call& given, const nanobind::object& box_object, work& out);
 	/// By the delegate. `known_space`: null if the shape is new.
 	void ask_delegate(const parallel_for_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
+	/// Lets the delegate keep the values from outside that the function uses.
+	void note_outside(nanobind::handle submission) const;
 	void prepare_launch(nanobind::handle kernel, work& out, submit_memo::entry& found);
 	void remember(nanobind::handle kernel, submit_memo::entry&& found) const;
 

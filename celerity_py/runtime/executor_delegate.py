@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from celerity_py import _native
 from celerity_py._native import CombineCall, InitializeCall, box_from_flat
 from celerity_py.calls.execution import HOST_BINDER, initialize
-from celerity_py.executor.failures.user_frames import is_ours
+from celerity_py.executor.failures.user_frames import is_ours, name_of_file
 from celerity_py.reductions.host_combination import combine_partials
 from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.runtime.collective_groups import CollectivePart, CollectiveSubmission
 from celerity_py.scheduler.errors import OutOfBoundsAccess
 from celerity_py.vocabulary.accesses import Port
-from celerity_py.vocabulary.notation import show, widen_mapper
+from celerity_py.vocabulary.notation import printable, show, widen_mapper
 from celerity_py.vocabulary.parts import Part
 from celerity_py.vocabulary.submissions import line_of
 
@@ -162,15 +162,16 @@ class RuntimeDelegate:
     def describe_site(self, number: int) -> str:
         """Return the "file:line" of a line that the submitter has numbered; empty if it is not one of the program.
 
-        If several threads have submitted, the thread follows.
+        If several threads have submitted, the thread follows. So do the repetitions of a replay.
         """
         site = self._completion.submitter.find_site(number)
         if site is None or is_ours(site[0].co_filename):  # the end of a program that leaves it to the interpreter
             return ""
-        code, lasti, thread = site
+        code, lasti, thread, times = site
         threads = self._completion.submitter.threads
         by = f" by thread {threads[thread]!r}" if len(threads) > 1 else ""
-        return f"{code.co_filename}:{line_of(code, lasti)}{by}"
+        replay = f", {times} repetition(s) of a recording" if times else ""
+        return f"{printable(name_of_file(code.co_filename))}:{line_of(code, lasti)}{by}{replay}"
 
 
 def explain_violation(

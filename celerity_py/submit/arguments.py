@@ -23,6 +23,7 @@ from celerity_py.submit.plain_values import accepted, settle
 from celerity_py.vocabulary.accesses import Access, CustomAccess
 from celerity_py.vocabulary.index_spaces import box_of
 from celerity_py.vocabulary.integers import to_int
+from celerity_py.vocabulary.parameters import Parameter
 from celerity_py.vocabulary.side_effects import SideEffect
 from celerity_py.vocabulary.submissions import Submission
 
@@ -119,6 +120,8 @@ def collect(
             check_alive(arg.host_object, runtime)
             objects.add(arg.host_object.id)
             kept.append(arg)
+        elif kind is Parameter:
+            kept.append(arg.hand_on(kept))
         else:
             kept.append(settle(arg, who))
     return accesses, reductions, kept, is_custom

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
 from celerity_py.calls.divided_calls import DivisibleSubmission, KnownMappers
+from celerity_py.calls.outer_variables import note_numbers, note_values, number_paths
+from celerity_py.comparison.value_digests import digest_of_argument
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
@@ -63,6 +65,10 @@ class SubmitDelegate:
         plain_types: See `plain_values.PLAIN_TYPES`.
         explain: See `violations.explain`.
         check_usable: See `Runtime.check_usable`.
+        compares_values: Whether native code adds digests of plain arguments to kernels.
+        note_outside: Keeps the values from outside that the function of a task uses.
+        number_paths: What it knows of code objects. Native code does not call it where there is nothing to keep.
+        digest_of: The digest of a plain argument that is neither a number nor a text.
         may_repeat: Whether native code may submit by itself a call like one that this delegate has checked.
     """
 
@@ -71,6 +77,7 @@ class SubmitDelegate:
     hint_class = Hint
     plain_types = PLAIN_TYPES
     explain = staticmethod(explain)
+    digest_of = staticmethod(digest_of_argument)
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -78,6 +85,9 @@ class SubmitDelegate:
         self.is_cuda = runtime.devices.is_cuda
         self.check_usable = runtime.check_usable
         self.may_repeat = runtime.call_checks is None
+        self.note_outside = note_numbers if runtime.call_checks is None else note_values
+        self.number_paths = number_paths if runtime.call_checks is None else {}
+        self.compares_values = runtime.size > 1 and runtime.call_checks is None
 
     def plan_kernel(  # noqa: PLR0917 - those of parallel_for
         self,

@@ -28,6 +28,7 @@ from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.accesses import Access
 from celerity_py.vocabulary.foreign_arrays import is_foreign, lies_on_gpu, to_numpy
 from celerity_py.vocabulary.frozen_arrays import frozen
+from celerity_py.vocabulary.parameters import Parameter
 from celerity_py.vocabulary.refused_operators import IsHandle
 from celerity_py.vocabulary.side_effects import SideEffect
 
@@ -160,6 +161,11 @@ def _refuse_unusable(value: Any, who: str) -> None:
         )
     if isinstance(value, Hint):
         raise ArgumentTypeError(f"{who} got {value!r} as an argument. Pass it by name: hints={value!r}.")
+    if isinstance(value, Parameter):
+        raise ArgumentTypeError(
+            f"{who} got {value!r} inside of another value. Only a parameter that is an argument of its own can have "
+            f"another value in a replay."
+        )
     if isinstance(value, View | Reducer):
         raise ArgumentTypeError(
             f"{who} got {value!r}, which belongs to another task. Pass buffer.read(mapper) instead."

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from typing import TYPE_CHECKING, Any, Protocol
 
 from celerity_py._native import Box
@@ -47,6 +48,7 @@ class BufferRecord:
         "arrays",
         "box",
         "combinations",
+        "context",
         "dtype",
         "handle",
         "id",
@@ -75,6 +77,8 @@ class BufferRecord:
         self.box = Box((0,) * len(shape), shape)
         #: `fn(box) -> array`, or None.
         self.initializer: Callable[[Box], Any] | None = None
+        #: The context variables of the program when it made the buffer, such as NumPy's error state.
+        self.context = contextvars.copy_context()
         #: By allocation: the sources of arrays for writing and for reading, and the allocated box.
         self.arrays: dict[Hashable, tuple[Any, Any, Box]] = {}
         #: The operations by which NumPy combines partial results for this buffer; the executor numbers them from 0.

@@ -12,6 +12,9 @@ from celerity_py.executor.failures.user_frames import name_of_file
 from celerity_py.vocabulary.notation import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
     from celerity_py._native import Box
 
 
@@ -47,8 +50,10 @@ class Submission(SubmissionRecord):
     Holds no `Buffer`: the graphs keep data alive, and handles die when the user drops them, on every rank alike.
     """
 
-    #: With CHECK: the variables that the function uses, as they were; `OuterVariables` knows their type.
-    outside: list[Any]
+    #: Of the submit: context variables, such as NumPy's error state; None if there are none.
+    context: Context | None
+    #: The values from outside that the function uses, as they were; `outer_variables` knows their types. None: none.
+    outside: Any
 
     __slots__ = ()
 
@@ -73,6 +78,8 @@ class Submission(SubmissionRecord):
         self.code = frame.f_code
         self.lasti = frame.f_lasti
         self.future = future
+        self.context = None
+        self.outside = None
 
     @property
     def site(self) -> str:
@@ -93,6 +100,13 @@ class Submission(SubmissionRecord):
     def subject(self) -> str:
         """As the subject of a sentence about a failure."""
         return f"the {self.label}" if self.kind == "fence" else f"task '{self.name}'"
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(*arguments), with the context variables of the submit. Any thread."""
+        if self.context is None:
+            return function(*arguments)
+        # A copy: two threads cannot enter one context at once.
+        return self.context.copy().run(function, *arguments)
 
     def name_of_argument(self, port: Any, otherwise: str) -> str:
         """The name that the task's function gives to one of its arguments.

@@ -43,6 +43,8 @@ _REMEDY_FOR_THREADS: Final = (
     " Several threads have submitted, and chance may decide which one is first: submit from one thread, or join() each "
     "thread before the next one starts."
 )
+#: Part of the site of a replay.
+_REPLAY: Final = " repetition(s) of a recording"
 _MISSING: Final = "nothing: its program has not come so far"
 
 Aspects = list[tuple[str, str]]
@@ -150,8 +152,18 @@ class ProgramComparison:
         self._communicator.send_notice(peer, NOTICE_ENTRY, content)
 
     def _find(self, entry: int) -> tuple[str, Aspects | None]:
+        """A line and a description. The program may have left a replay sooner than that of another rank."""
         found = self._log.describe(entry)
-        return ("", None) if found is None else (self._describe_site(found[0]), found[1])
+        if found is None:
+            return "", None
+        site, aspects = found
+        before = self._log.describe(entry - 1) if entry > 1 else None
+        here = self._describe_site(site)
+        if here and before is not None and before[0] != site:
+            there = self._describe_site(before[0])
+            if _REPLAY in there:
+                here = f"{here}, behind {there.rpartition(', ')[2]}"
+        return here, aspects
 
     def _diverge(self, peer: int, entry: int, theirs: Aspects, their_site: str = "", *, is_exact: bool) -> Failure:
         rank = self._communicator.rank

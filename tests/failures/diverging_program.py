@@ -176,6 +176,11 @@ def replays(odd: bool) -> None:
     queue.replay(recorded, 3 + odd)
 
 
+def value_of_replay(odd: bool) -> None:
+    recorded = queue.record(lambda factor: submit(step, factor=factor), factor=0.25)
+    queue.replay(recorded, 3, factor=0.5 + odd)
+
+
 def loop(odd: bool) -> None:
     for _ in queue.until(lambda: queue.fence(w), every=2, at_most=9, when=lambda ones: odd or ones.sum() < 0):
         submit(step)

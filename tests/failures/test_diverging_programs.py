@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -50,6 +51,7 @@ ASPECTS = {
 AT_THE_END = {"last_task": 'kernel "fill"', "last_fence": "fence of B", "last_wait": "Rank 1: wait"}
 WITH_VALUES = {
     "scalar": ("plain arguments ", "print these arguments on each rank. Values of celerity.rank()"),
+    "value_of_replay": ("plain arguments ", "print these arguments on each rank. Values of celerity.rank()"),
     "contents_of": ("initial contents ", "Buffer.from_array() takes the same array on every rank"),
 }
 
@@ -82,8 +84,9 @@ def test_ranks_that_replay_different_numbers_of_times_are_told_with_the_line_of_
     outcome = run_diverging("replays", TRANSPORT=transport)
     assert_told(outcome, 'Rank 1: kernel "recorded"')
     lines = PROGRAM.read_text().splitlines()
-    (line,) = [number for number, text in enumerate(lines, 1) if "queue.replay(" in text]
-    assert f"(submitted at {PROGRAM}:{line})" in outcome.errors, outcome.errors
+    (line,) = [number for number, text in enumerate(lines, 1) if "queue.replay(recorded, 3 + odd)" in text]
+    assert f"(submitted at {PROGRAM}:{line}, 4 repetition(s) of a recording)" in outcome.errors, outcome.errors
+    assert re.search(r"Rank 0: .* \(submitted at \S+:\d+, behind 3 repetition\(s\) of a recording\)", outcome.errors)
 
 
 def test_ranks_that_end_a_loop_after_different_iterations_are_told_with_the_line_of_the_value() -> None:
@@ -100,9 +103,10 @@ def test_a_rank_with_a_call_more_at_the_end_is_told(mistake: str) -> None:
 
 
 @pytest.mark.parametrize("mistake", WITH_VALUES)
-def test_values_that_differ_are_told_with_check(mistake: str) -> None:
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_values_that_differ_are_told(mistake: str, check: str) -> None:
     aspect, remedy = WITH_VALUES[mistake]
-    outcome = run_diverging(mistake, CHECK="1")
+    outcome = run_diverging(mistake, CHECK=check)
     assert_told(outcome, aspect)
     assert remedy in outcome.errors
 

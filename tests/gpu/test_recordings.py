@@ -48,6 +48,25 @@ def test_kernels_in_cuda_are_replayed(launch: Launch, num_gpus: int, settings: d
     assert (queue.fence(new).result(60) == 907).all()
 
 
+def test_scalars_of_kernels_in_cuda_change_from_replay_to_replay(launch: Launch, num_gpus: int) -> None:
+    queue = launch(num_gpus)
+    add = celerity.CudaKernel(ADD, "add")
+    u, v = (celerity.Buffer.from_array(np.zeros(SIZE, np.float32)) for _ in range(2))
+
+    def step(amount: float) -> None:
+        queue.parallel_for(SIZE, add, v.write(ONE), u.read(ONE), amount)
+        queue.parallel_for(SIZE, add, u.write(ONE), v.read(ONE), 1.0)
+
+    recorded = queue.record(step, amount=1.0)
+    expected = 2.0
+    for times, amount in ((300, 1.0), (300, 2), (1, 4.0), (300, np.float32(2)), (300, 1.0), (40, 8.0), (300, 2.0)):
+        queue.replay(recorded, times, amount=amount)
+        expected += times * (float(amount) + 1)
+        assert (queue.fence(u).result(60) == expected).all()
+    with pytest.raises(celerity.errors.UsageError, match="does not fit"):
+        queue.replay(recorded, 1, amount="much")
+
+
 @pytest.fixture
 def on_gpus(num_gpus: int) -> Iterator[None]:
     celerity.configure(backend="cuda", devices=num_gpus, horizon_step=2)

@@ -32,7 +32,7 @@ INSTALLED = {
     """,
     "celerity_py/calls": """
         __init__ call_checks divided_calls execution fill_patterns indices kept_arrays named_paths
-        outer_variables padding reached_values repeatable_functions views
+        outer_variables padding places reached_values repeatable_functions views
     """,
     "celerity_py/tools/cli": """
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
@@ -61,7 +61,7 @@ INSTALLED = {
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records buffer_shapes foreign_arrays frozen_arrays gathered_rows hidden_mistakes
-        index_spaces integers notation parts refused_operators side_effects static_types submissions tables
+        index_spaces integers notation parameters parts refused_operators side_effects static_types submissions tables
         type_rules
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",

@@ -110,7 +110,7 @@ def test_only_a_function_can_be_recorded(queue: celerity.Queue, function: Any) -
 
 def test_a_function_with_arguments_is_refused(queue: celerity.Queue) -> None:
     with pytest.raises(ArgumentTypeError, match=r"calls <lambda>\(\), which does not fit .*\(i\): missing .*'i'"):
-        queue.record(lambda i: None)  # type: ignore[arg-type, misc]
+        queue.record(lambda i: None)
     queue.record(functools.partial(Fields.step, Fields(queue)))
 
 

@@ -51,6 +51,8 @@ class Launches:
         self.inside: set[int] = set()
         self.boxes = {(4, 6): WHOLE}
         self.is_native = True
+        self.compares_values = False
+        self.number_paths: dict[int, Any] = {}
         self.submitter = self.make_submitter()
         self.ports = [self.port(np.float32), self.port(np.float64)]
         function = _native.CudaFunction(

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// The values of a submit beside its accesses: plain arguments, numbers from outside, context variables.
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "records.hpp"
+#include "scheduler/core/geometry/digest.hpp"
+#include "submitter.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+/// Adds a number of Python or NumPy, or a text. False if it is of another type.
+bool add_plain(digest& out, PyObject* const value) {
+	if(PyUnicode_Check(value)) {
+		Py_ssize_t size = 0;
+		const char* const text = PyUnicode_AsUTF8AndSize(value, &size);
+		if(text != nullptr) out.add(std::string_view(text, static_cast<std::size_t>(size)));
+	} else if(PyLong_Check(value) || (PyIndex_Check(value) != 0 && !PyFloat_Check(value))) {
+		out.add(static_cast<std::uint64_t>(PyObject_Hash(value))); // of integers, the same in all processes
+	} else if(!PyComplex_Check(value) && Py_TYPE(value)->tp_as_number != nullptr && Py_TYPE(value)->tp_as_number->nb_float != nullptr) {
+		const double number = PyFloat_AsDouble(value);
+		out.add(number == number ? std::bit_cast<std::uint64_t>(number) : 0); // a NaN has many forms
+	} else {
+		return false;
+	}
+	if(PyErr_Occurred() != nullptr) PyErr_Clear(); // half of a surrogate pair
+	return true;
+}
+
+bool is_number(PyObject* const value) { return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value); }
+
+/// Whether a look at an attribute of an object runs no code of the program, such as that of a property.
+bool is_plain(PyObject* const value, PyObject* const attribute) {
+	if(Py_TYPE(value)->tp_getattro != PyObject_GenericGetAttr && PyModule_CheckExact(value) == 0) return false;
+	PyObject* const of_class = _PyType_Lookup(Py_TYPE(value), attribute); // borrowed
+	return of_class == nullptr || Py_TYPE(of_class)->tp_descr_get == nullptr || Py_IS_TYPE(of_class, &PyMemberDescr_Type) != 0;
+}
+
+/// The value at a place; null if there is none, or if code of the program would have to run.
+nb::object value_at(const nb::handle where, const nb::handle name, const nb::handle attribute) {
+	nb::object value = nb::borrow(PyCell_Check(where.ptr()) ? PyCell_GET(where.ptr()) : PyDict_GetItemWithError(where.ptr(), name.ptr()));
+	if(value && !attribute.is_none()) {
+		value = is_plain(value.ptr(), attribute.ptr()) ? nb::steal(PyObject_GenericGetAttr(value.ptr(), attribute.ptr())) : nb::object();
+	}
+	PyErr_Clear();
+	return value;
+}
+
+} // namespace
+
+PyObject* current_context() {
+	PyObject* const current = PyThreadState_Get()->context;
+	if(current == nullptr || PyObject_Length(current) == 0) return Py_NewRef(Py_None);
+	PyObject* const context = PyContext_CopyCurrent();
+	if(context == nullptr) throw nb::python_error();
+	return context;
+}
+
+nb::object numbers_at(const nb::handle places) {
+	const Py_ssize_t count = PyTuple_GET_SIZE(places.ptr());
+	nb::object result = nb::steal(PyTuple_New(count));
+	if(!result) throw nb::python_error();
+	for(Py_ssize_t i = 0; i < count; ++i) {
+		PyObject* const place = PyTuple_GET_ITEM(places.ptr(), i);
+		const nb::object value = value_at(PyTuple_GET_ITEM(place, 0), PyTuple_GET_ITEM(place, 1), PyTuple_GET_ITEM(place, 2));
+		PyTuple_SET_ITEM(result.ptr(), i, Py_NewRef(value && is_number(value.ptr()) ? value.ptr() : Py_None));
+	}
+	return result;
+}
+
+void submitter::note_outside(const nb::handle submission) const {
+	PyObject* function = record_type<submission_record>::of(submission.ptr()).function;
+	if(PyMethod_Check(function)) function = PyMethod_GET_FUNCTION(function);
+	if(!PyFunction_Check(function)) return;
+	const nb::object code = nb::steal(PyLong_FromVoidPtr(PyFunction_GET_CODE(function)));
+	PyObject* const known = code ? PyDict_GetItemWithError(m_number_paths.ptr(), code.ptr()) : nullptr; // code, id of globals, numbers, others
+	if(known != nullptr && PyTuple_GET_SIZE(PyTuple_GET_ITEM(known, 2)) == 0 && PyTuple_GET_SIZE(PyTuple_GET_ITEM(known, 3)) == 0
+	    && PyLong_AsVoidPtr(PyTuple_GET_ITEM(known, 1)) == PyFunction_GET_GLOBALS(function)) {
+		return; // most functions use no numbers from outside
+	}
+	m_delegate.attr("note_outside")(submission);
+}
+
+int submit_memo::traverse(const visitproc visit, void* const arg) const {
+	for(const auto& known : entries) {
+		for(const auto& hint : known->hints) Py_VISIT(hint.ptr());
+		for(const nb::object* const each : {&known->plan, &known->pack, &known->places}) Py_VISIT(each->ptr());
+	}
+	return 0;
+}
+
+void submit_memo::clear() {
+	const auto taken = std::move(entries); // their destructors may run code that looks here
+	entries.clear();
+}
+
+std::uint64_t submitter::digest_values(const nb::handle kept_args) const {
+	digest result;
+	bool has_values = false;
+	for(Py_ssize_t i = 0; i < PyList_GET_SIZE(kept_args.ptr()); ++i) {
+		const nb::object value = nb::borrow(PyList_GET_ITEM(kept_args.ptr(), i)); // a digest in Python runs other threads
+		if(record_type<port_record>::is_instance(value.ptr())) continue;
+		has_values = true;
+		result.add(static_cast<std::uint64_t>(i));
+		result.add(std::string_view(Py_TYPE(value.ptr())->tp_name));
+		const bool is_known = plain_base(reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(value.ptr()))) != 0;
+		if(!is_known || !add_plain(result, value.ptr())) result.add(nb::cast<std::uint64_t>(m_delegate.attr("digest_of")(value)));
+	}
+	return has_values ? result.value() : 0;
+}
+
+} // namespace celerity::native
