@@ -1484,7 +1484,8 @@ class NeighbourWatch:
     Until stop() a line tells at once if the process of another rank of this host ends.
     """
 
-    def __init__(self, rank: int) -> None: ...
+    def __init__(self, rank: int, watcher: int) -> None:
+        """From now on the process `watcher` can notice the end of this one."""
 
     @property
     def path(self) -> str:

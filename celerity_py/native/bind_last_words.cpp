@@ -62,7 +62,7 @@ void bind_last_words(nb::module_& m) {
 	    nb::sig("def call_noter() -> collections.abc.Callable[[typing.Any], None]"),
 	    "A function note_call(submission): this thread calls the function of this submission until note_call(None). The last words of this process name it.");
 	nb::class_<neighbour_watch>(m, "NeighbourWatch", "Until stop() a line tells at once if the process of another rank of this host ends.")
-	    .def(nb::init<std::uint32_t>(), "rank"_a)
+	    .def(nb::init<std::uint32_t, pid_t>(), "rank"_a, "watcher"_a, "From now on the process `watcher` can notice the end of this one.")
 	    .def_prop_ro(
 	        "path", [](const neighbour_watch& self) { return self.path(); }, "For `watch` of another rank.")
 	    .def("watch", &neighbour_watch::watch, "neighbour"_a, "process"_a, "path"_a, "From now on, once. path: that of the other rank.")

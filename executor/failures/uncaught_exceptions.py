@@ -22,7 +22,7 @@ from celerity_py.executor.failures.missing_attributes import explain_missing
 from celerity_py.executor.failures.told_errors import format_error, format_error_once, render_in_notebook
 from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.network.launch_detection import detect_launch, find_place
-from celerity_py.executor.network.rank_process import note_rank
+from celerity_py.executor.network.rank_process import name_at_end, note_rank
 from celerity_py.scheduler.errors import CelerityError, LaunchError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def watch_program() -> None:
     if launch.launcher is not None and launch.size != 1:
         _is_watching = True
         _install()
+        name_at_end()
 
 
 def attach(handler: FailureHandler) -> None:

@@ -8,6 +8,8 @@ gives its own ranks other ones.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 #: The variable with the process of a rank.
 NOTE: Final = "_CELERITY_RANK_PROCESS"
+_NAME_AT_END: Final = "celerity-ended"  # also in start_watch.cpp
 #: By them a launcher tells a process which rank it is, and of which job.
 _VARIABLES: Final = (
     *("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMIX_RANK", "PMIX_NAMESPACE", "PALS_RANKID"),
@@ -30,6 +33,21 @@ def note_rank() -> None:
     """Let children of this process, which a launcher has started, know that they are no ranks."""
     if not is_child(os.environ):
         os.environ[NOTE] = f"{os.getpid()} {_digest(os.environ)} {_socket(os.environ)}"
+
+
+def name_at_end() -> None:
+    """Give this process another name when its program ends: it may stay in MPI_Finalize, for ranks that wait for it.
+
+    `StartWatch` of other ranks sees the name.
+    """
+    owner = os.getpid()
+
+    def rename() -> None:
+        if os.getpid() == owner:
+            with contextlib.suppress(OSError):
+                Path("/proc/self/comm").write_text(_NAME_AT_END, encoding="ascii")
+
+    atexit.register(rename)
 
 
 def is_child(environment: Mapping[str, str]) -> bool:

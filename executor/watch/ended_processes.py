@@ -27,15 +27,17 @@ def watch_processes(communicator: Communicator) -> NeighbourWatch | None:
         RuntimeError: If the system has no thread left.
     """
     install_last_words(communicator.rank, _launchers())
-    watch = NeighbourWatch(communicator.rank)
-    paths = [path.decode() for path in communicator.exchange(watch.path.encode())]
-    visible = [rank for rank in communicator.local_ranks if communicator.process_of(rank) is not None]
+    ranks = communicator.local_ranks
+    processes = {rank: process for rank in ranks if (process := communicator.process_of(rank)) is not None}
+    visible = list(processes)
     if len(visible) < len(("this rank", "another one")):
+        communicator.exchange(b"")
         return None
-    neighbour = visible[(visible.index(communicator.rank) + 1) % len(visible)]
-    process = communicator.process_of(neighbour)
-    assert process is not None
-    watch.watch(neighbour, process, paths[neighbour])
+    position = visible.index(communicator.rank)
+    neighbour, watcher = visible[(position + 1) % len(visible)], visible[position - 1]
+    watch = NeighbourWatch(communicator.rank, processes[watcher])
+    paths = communicator.exchange(watch.path.encode())
+    watch.watch(neighbour, processes[neighbour], paths[neighbour].decode())
     return watch
 
 

@@ -42,6 +42,13 @@ def one_rank_exits_before_the_queue() -> None:
     compute()
 
 
+def one_rank_ends_after_it_has_imported_mpi() -> None:
+    from mpi4py import MPI  # ends in MPI_Finalize, which waits for the others
+
+    if MPI.COMM_WORLD.Get_rank() != 1:
+        compute()
+
+
 def one_rank_raises_before_the_queue() -> None:
     if celerity.rank() == 1:
         raise ValueError("no input")

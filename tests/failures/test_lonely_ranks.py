@@ -39,6 +39,14 @@ def test_a_rank_that_has_ended_is_named_by_those_that_make_a_queue(
     assert outcome.ended_within(10)
 
 
+def test_a_rank_that_stays_in_mpi_finalize_has_ended() -> None:
+    outcome = run_program(3, "one_rank_ends_after_it_has_imported_mpi")
+    assert outcome.status not in {0, 124}
+    assert "The process of rank 1 has ended without a queue or buffer." in outcome.errors, outcome.errors
+    assert "This process ends." in outcome.errors
+    assert outcome.ended_within(20)
+
+
 @pytest.mark.parametrize("name", ["one_rank_raises_before_the_queue", "one_rank_raises_before_any_call"])
 def test_a_rank_that_raises_before_its_first_queue_is_named(name: str) -> None:
     outcome = run_program(2, name)
@@ -70,6 +78,7 @@ def test_a_rank_that_a_signal_ends_is_named_and_leaves_no_file(number: signal.Si
     else:
         assert "celerity_py, rank 1 (process " in outcome.errors, outcome.errors
         assert f"ended by signal {int(number)} ({number.name})" in outcome.errors
+        assert "celerity_py, rank 0" not in outcome.errors
         lines = [number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1) if "# LINE step" in line]
         assert f'kernel "step" (submitted at {PROGRAM}:{lines[0]})' in outcome.errors
     assert outcome.ended_within(10)
@@ -83,6 +92,7 @@ def test_a_rank_that_crashes_in_a_kernel_names_it_beside_the_lines_of_faulthandl
     assert outcome.status not in {0, 124}
     assert 'ended by signal 11 (SIGSEGV) in kernel "crash" (submitted at' in outcome.errors, outcome.errors
     assert "Fatal Python error: Segmentation fault" in outcome.errors
+    assert "celerity_py, rank 0" not in outcome.errors
 
 
 def test_a_run_that_no_signal_ends_prints_no_line() -> None:

@@ -39,6 +39,7 @@ options_for_handlers current;
 std::array<struct sigaction, handled.size()> previous;
 std::atomic<pid_t> owner{0}; ///< the process that has installed the handlers; a forked child keeps them, and is no rank
 std::atomic<bool> has_told{false};
+std::atomic<std::atomic<bool>*> shared_flag{nullptr};
 
 /// The task of a thread.
 struct slot {
@@ -147,6 +148,7 @@ void on_signal(const int signal, siginfo_t* const info, void* const) {
 	const int saved_errno = errno;
 	if(::getpid() == owner.load()) {
 		if(!is_of_launcher(*info) && !has_told.exchange(true)) tell(signal, *info);
+		if(auto* const are_told = shared_flag.load(); are_told != nullptr) are_told->store(true);
 		remove_mpi_files();
 	}
 	for(std::size_t i = 0; i < handled.size(); ++i) {
@@ -185,6 +187,8 @@ void install_last_words(const last_words_options& options) {
 		::sigaction(handled[i].number, &own, nullptr);
 	}
 }
+
+void share_last_words(std::atomic<bool>* const are_told) { shared_flag.store(are_told); }
 
 void note_running_task(const running_task* const task) {
 	if(owner.load(std::memory_order_relaxed) == 0) return;

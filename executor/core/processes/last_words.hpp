@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ struct last_words_options {
 /// From now on this process writes a line when SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU or SIGTERM ends it, and removes the files of MPI. Then the
 /// handler from before has its turn. The last two signals are left alone if the program handles them. Later calls change the options.
 void install_last_words(const last_words_options& options);
+
+/// The signal handlers set this flag when nobody else needs to tell of the end of this process; null: there is none.
+void share_last_words(std::atomic<bool>* are_told);
 
 /// A task whose function a thread calls. The texts and the code live until the end of the call.
 struct running_task {

@@ -9,10 +9,12 @@
 #include <iterator>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,23 +33,27 @@ constexpr long pidfd_open_call = SYS_pidfd_open;
 #else
 constexpr long pidfd_open_call = 434; // on all architectures
 #endif
+#ifdef SYS_pidfd_getfd
+constexpr long pidfd_getfd_call = SYS_pidfd_getfd;
+#else
+constexpr long pidfd_getfd_call = 438; // on all architectures
+#endif
 /// Between two looks of a thread that nobody wakes.
 constexpr auto look_interval = 100ms;
-constexpr auto start_interval = 5ms;
 constexpr auto stop_interval = 50us;
 constexpr int status_patience_ms = 100;
-
-enum class presence : int { comes, watches, is_over };
 
 /// In memory that two processes share.
 struct meeting_point {
 	pthread_mutex_t held{};
-	std::atomic<presence> state{presence::comes};
+	std::atomic<bool> is_over{false}; ///< the process need not be watched any longer
+	std::atomic<bool> has_told{false}; ///< a signal has ended the process, which has written the line by itself
+	int connection = -1;               ///< number of the file that connects the process with its launcher
 
 	/// The word by which the kernel wakes a waiter, if FUTEX_WAITERS is set in it: the id of the holder, and flags.
 	std::atomic<std::uint32_t>& word() { return *reinterpret_cast<std::atomic<std::uint32_t>*>(&held.__data.__lock); }
 };
-static_assert(std::atomic<presence>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 meeting_point& point_in(const shared_memory& memory) { return *static_cast<meeting_point*>(memory.address()); }
 
@@ -67,7 +73,8 @@ int status_of(const pid_t process) {
 
 } // namespace
 
-neighbour_watch::neighbour_watch(const std::uint32_t rank) : m_rank(rank), m_owner(::getpid()), m_own(shared_memory::create(sizeof(meeting_point))) {
+neighbour_watch::neighbour_watch(const std::uint32_t rank, const pid_t watcher)
+    : m_rank(rank), m_owner(::getpid()), m_own(shared_memory::create(sizeof(meeting_point))) {
 	auto* const point = new(m_own.address()) meeting_point;
 	pthread_mutexattr_t attributes;
 	::pthread_mutexattr_init(&attributes);
@@ -75,6 +82,11 @@ neighbour_watch::neighbour_watch(const std::uint32_t rank) : m_rank(rank), m_own
 	::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
 	::pthread_mutex_init(&point->held, &attributes);
 	::pthread_mutexattr_destroy(&attributes);
+	share_last_words(&point->has_told);
+	if(const char* const file = std::getenv("PMI_FD"); file != nullptr) point->connection = std::atoi(file);
+	::prctl(PR_SET_PTRACER, static_cast<unsigned long>(watcher), 0, 0, 0); // for hold_connection(); fails where nothing forbids it
+	m_thread = std::make_unique<std::thread>(start_thread("for a watch over another rank", [this] { run(); }));
+	m_is_ready.wait(false);
 }
 
 neighbour_watch::~neighbour_watch() {
@@ -83,7 +95,10 @@ neighbour_watch::~neighbour_watch() {
 		return;
 	}
 	stop();
-	if(m_process_file >= 0) ::close(m_process_file);
+	share_last_words(nullptr);
+	for(const int file : {m_process_file, m_connection}) {
+		if(file >= 0) ::close(file);
+	}
 }
 
 void neighbour_watch::watch(const std::uint32_t neighbour, const pid_t process, const std::string& path) {
@@ -92,16 +107,20 @@ void neighbour_watch::watch(const std::uint32_t neighbour, const pid_t process, 
 	m_process_file = static_cast<int>(::syscall(pidfd_open_call, process, 0));
 	try {
 		m_other = shared_memory::open(path, sizeof(meeting_point));
+		hold_connection();
 	} catch(const std::runtime_error&) {
 		// The system forbids it: the pidfd alone tells.
 	}
-	m_thread = std::make_unique<std::thread>(start_thread("for a watch over another rank", [this] { run(); }));
+	m_has_neighbour.store(true);
+	m_has_neighbour.notify_all();
 }
 
 void neighbour_watch::stop() {
 	if(m_thread == nullptr) return;
 	m_is_stopping.store(true);
 	m_is_stopping.notify_all();
+	m_has_neighbour.store(true);
+	m_has_neighbour.notify_all();
 	while(!m_is_done.load()) {
 		if(m_other.address() != nullptr) ::syscall(SYS_futex, &point_in(m_other).word(), FUTEX_WAKE, 1 << 20, nullptr, nullptr, 0);
 		std::this_thread::sleep_for(stop_interval);
@@ -118,16 +137,25 @@ void neighbour_watch::run() {
 	::pthread_sigmask(SIG_BLOCK, &others, nullptr); // they are for threads of the program
 	meeting_point& own = point_in(m_own);
 	::pthread_mutex_lock(&own.held);
-	own.state.store(presence::watches);
+	m_is_ready.store(true);
+	m_is_ready.notify_all();
+	m_has_neighbour.wait(false);
 	if(m_other.address() != nullptr ? wait_for_thread() : wait_for_process()) {
-		report();
+		const bool has_told = m_other.address() != nullptr && point_in(m_other).has_told.load();
+		if(!has_told) report();
 		remove_mpi_files();
-		report_signal();
+		if(!has_told) report_signal();
 	}
+	if(m_connection >= 0) ::close(std::exchange(m_connection, -1));
 	m_is_stopping.wait(false); // the mutex tells of this process
-	own.state.store(presence::is_over);
+	own.is_over.store(true);
 	::pthread_mutex_unlock(&own.held);
 	m_is_done.store(true);
+}
+
+void neighbour_watch::hold_connection() {
+	const int connection = point_in(m_other).connection;
+	if(m_process_file >= 0 && connection >= 0) m_connection = static_cast<int>(::syscall(pidfd_getfd_call, m_process_file, connection, 0));
 }
 
 bool neighbour_watch::wait_for_thread() {
@@ -136,15 +164,7 @@ bool neighbour_watch::wait_for_thread() {
 	while(!m_is_stopping.load()) {
 		std::uint32_t seen = word.load();
 		if((seen & FUTEX_OWNER_DIED) != 0) return true;
-		if(other.state.load() == presence::is_over) return false;
-		if((seen & FUTEX_TID_MASK) == 0) {
-			std::this_thread::sleep_for(start_interval); // it has not come yet
-			if(other.state.load() == presence::comes && m_process_file >= 0) {
-				pollfd file{m_process_file, POLLIN, 0};
-				if(::poll(&file, 1, 0) > 0) return true;
-			}
-			continue;
-		}
+		if(other.is_over.load() || (seen & FUTEX_TID_MASK) == 0) return false;
 		if((seen & FUTEX_WAITERS) == 0 && !word.compare_exchange_strong(seen, seen | FUTEX_WAITERS)) continue;
 		wait_on(word, seen | FUTEX_WAITERS, look_interval);
 	}

@@ -23,6 +23,8 @@ using clock = std::chrono::steady_clock;
 
 /// The thread name by which ranks that wait recognise each other. Linux shows up to 15 characters.
 constexpr const char* thread_name = "celerity-start";
+/// The name of a process that has come to the end of its program, and may stand in MPI_Finalize for ever: `rank_process.py` gives it.
+constexpr const char* name_at_end = "celerity-ended";
 constexpr auto look_interval = 1s;
 /// A rank counts as ended only if its process has been missing for so long: a wrapper may be about to start it.
 constexpr auto ended_patience = 2s;
@@ -154,18 +156,21 @@ start_watch::neighbours start_watch::look_around() const {
 	if(launcher <= 0) return {}; // such as in a container of its own
 
 	neighbours here;
+	std::set<std::uint32_t> at_end;
 	for(const auto& [process, state] : processes) {
 		pid_t ancestor = state.parent;
 		while(ancestor > 0 && ancestor != launcher) ancestor = parent_of(ancestor);
 		if(ancestor != launcher) continue;
 		const auto rank = find_rank(process, m_options.rank_variable);
 		if(!rank.has_value() || (!m_options.awaited.empty() && !m_options.awaited.contains(*rank))) continue;
+		if(read_file("/proc/" + std::to_string(process) + "/comm").starts_with(name_at_end)) at_end.insert(*rank);
 		auto& entry = here[*rank];
 		const bool waits = is_waiting(process);
 		if(entry.process == 0 || waits) entry.process = process;
 		entry.is_waiting |= waits;
 		entry.ticks += state.ticks;
 	}
+	for(const auto rank : at_end) here.erase(rank); // with its wrapper
 	return here;
 }
 
