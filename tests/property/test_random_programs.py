@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.property.check_programs import check_programs
 
-ENOUGH_FOR_A_DISTRIBUTION = 1000
+ENOUGH_FOR_A_DISTRIBUTION = 500
 
 
 def test_random_programs_give_the_results_of_a_sequential_run(capsys: pytest.CaptureFixture[str]) -> None:
