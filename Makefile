@@ -142,7 +142,7 @@ interop: $(VENV)/.installed ## Tests with arrays of torch, JAX, numba and Warp o
 	@[ -e build/interop/.installed ] || $(BIN)/python -m pip install --quiet --target build/interop $(LIBRARIES)
 	@touch build/interop/.installed
 	PYTHONPATH="$(CURDIR)/build/interop" PATH="$(CURDIR)/$(BIN):$$PATH" timeout 600 $(BIN)/python -m pytest -rs \
-		tests/unit/test_other_libraries.py tests/unit/test_foreign_arrays.py tests/unit/test_device_sources.py | tee build/interop.log
+		tests/unit/celerity_py/test_other_libraries.py tests/unit/celerity_py/vocabulary/test_foreign_arrays.py tests/unit/celerity_py/cuda/test_device_sources.py | tee build/interop.log
 	@! grep SKIPPED build/interop.log || { echo "A library is missing: remove build/interop and try again."; exit 1; }
 
 # On a host with GPUs, with what is installed there: PYTHON needs cupy, numpy, mpi4py, pytest, and the extension in celerity_py/.
@@ -206,8 +206,8 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$$runtime) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 		OPENBLAS_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:protect_shadow_gap=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=.:$$site \
 		TSAN_OPTIONS=suppressions=tests/thread_sanitizer.supp:log_path=thread_sanitizer timeout 1500 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick --deselect tests/unit/test_packaging.py \
-			--deselect tests/unit/test_executor_loop_life.py::test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest \
-			--deselect tests/unit/test_launch_detection.py::test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error \
+			--deselect tests/unit/executor/loop/test_executor_loop_life.py::test_a_shortage_of_memory_names_buffer_and_bytes_and_who_holds_the_rest \
+			--deselect tests/unit/executor/network/test_launch_detection.py::test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error \
 		|| { cat thread_sanitizer.* 2> /dev/null; exit 1; } # written to files, as pytest keeps what tests that pass print
 
 # Clang counts the branches of the source; GCC's count includes those of inlined destructors. The generators must be covered by

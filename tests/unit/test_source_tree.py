@@ -31,7 +31,13 @@ LONGER_FILES = {
     "celerity_py/cuda/celerity_device.cuh": "the one header that CUDA kernels of programs include",
     "celerity_py/queue.py": "the methods of one class, most of whose lines are docstrings",
     "tests/mutants/scheduler_mutations.py": "a list, with a few lines per mutation",
-    "tests/unit/device_header_check.cpp": "one program, so that a test compiles the device header once",
+    "tests/unit/celerity_py/cuda/device_header_check.cpp": "one program, so that tests compile the device header once",
+}
+
+# Tests of the repository as a whole, beside the folders of `tests/unit`.
+TESTS_OF_THE_WHOLE = {
+    *("architecture_pages", "class_sizes", "import_circles", "packaging", "parity"),
+    *("pictures", "reference", "releases", "source_tree"),
 }
 
 
@@ -43,6 +49,14 @@ def _sources(*suffixes: str) -> list[Path]:
         for path in (ROOT / folder).rglob("*")
         if path.suffix in suffixes and "__pycache__" not in path.parts
     )
+
+
+def test_unit_tests_lie_in_the_folders_of_the_rooms_that_they_test() -> None:
+    unit = ROOT / "tests/unit"
+    assert {path.stem.removeprefix("test_") for path in unit.glob("test_*.py")} == TESTS_OF_THE_WHOLE
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")} - {Path()}
+    rooms = {folder: [ROOT / folder, ROOT / folder.parts[0] / "core" / Path(*folder.parts[1:])] for folder in folders}
+    assert [folder for folder, places in rooms.items() if not any(place.is_dir() for place in places)] == []
 
 
 def _includes(path: Path) -> list[str]:

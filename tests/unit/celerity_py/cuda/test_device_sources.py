@@ -18,7 +18,7 @@ from celerity_py.reductions.cuda_folds import program_of
 from celerity_py.reductions.ordered_reductions import _kernel_for
 from tests.support.folds import CASES
 
-APPLICATIONS = Path(__file__).parents[2] / "cluster_jobs" / "apps"
+APPLICATIONS = Path(__file__).parents[4] / "cluster_jobs" / "apps"
 ARCHITECTURES = "75", "90"  # the oldest that CUDA 13 knows, and Hopper
 
 

@@ -18,7 +18,7 @@ from celerity_py.reductions.operations import OPERATIONS
 from celerity_py.vocabulary.static_types import ReductionName
 from tests.support.host_combinations import ELEMENT_TYPES, is_defined
 
-HOW_TO = Path(__file__).parents[2] / "docs" / "how_to" / "reductions.md"
+HOW_TO = Path(__file__).parents[4] / "docs" / "how_to" / "reductions.md"
 SIZE = 11
 #: The columns of the table in the documents.
 COLUMNS = {

@@ -10,7 +10,7 @@ import pytest
 from tests.mutants.mutation import Mutation
 from tests.mutants.mutations import MUTATIONS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "_"))

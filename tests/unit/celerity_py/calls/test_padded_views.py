@@ -15,7 +15,7 @@ from celerity_py._native import Region
 from celerity_py.calls.views import View, ViewPart
 from celerity_py.errors import DimensionMismatch, OutOfBoundsAccess, UnsupportedIndex, UsageError
 from celerity_py.vocabulary.static_types import PaddingMode
-from tests.unit.test_views import contents, view_of
+from tests.unit.celerity_py.calls.test_views import contents, view_of
 
 MODES: tuple[PaddingMode, ...] = ("constant", "edge", "wrap")
 #: The argument `value`, where a mode takes one.

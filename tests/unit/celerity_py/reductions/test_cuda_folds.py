@@ -18,7 +18,7 @@ from celerity_py.reductions.cuda_folds import FoldKernels, program_of
 from celerity_py.reductions.operations import OPERATIONS, identity_of
 from tests.support.folds import CASES, has_same_bits, values_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 
 
@@ -36,7 +36,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("folds")
     (folder / "folds.cpp").write_text("\n".join(lines) + "\n")
     command = [COMPILER, "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", str(folder / "folds.so")]
-    command += [f"-I{ROOT / 'celerity_py' / 'cuda'}", f"-I{ROOT / 'tests' / 'unit'}", str(folder / "folds.cpp")]
+    command += [f"-I{ROOT / name}" for name in ("celerity_py/cuda", "tests/unit/celerity_py/cuda")]
+    command.append(str(folder / "folds.cpp"))
     subprocess.run(command, check=True, timeout=120)
     return ctypes.CDLL(str(folder / "folds.so"))
 

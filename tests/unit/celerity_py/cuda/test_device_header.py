@@ -16,9 +16,9 @@ import celerity_py as celerity
 from celerity_py.cuda import compilation
 from celerity_py.reductions.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
-INCLUDES = [f"-I{ROOT / folder}" for folder in ("celerity_py/cuda", "tests/unit")]
+INCLUDES = [f"-I{ROOT / folder}" for folder in ("celerity_py/cuda", "tests/unit/celerity_py/cuda")]
 MAX_BOXES = 8
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
@@ -36,7 +36,7 @@ def lines(checks_bounds: bool, tmp_path_factory: pytest.TempPathFactory) -> dict
     assert COMPILER is not None
     command = [COMPILER, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
     command += [f"-DCELERITY_BOUNDS_CHECK={int(checks_bounds)}", *INCLUDES]
-    command += [str(ROOT / "tests/unit/device_header_check.cpp"), "-o", str(program)]
+    command += [str(ROOT / "tests/unit/celerity_py/cuda/device_header_check.cpp"), "-o", str(program)]
     subprocess.run(command, check=True, timeout=120)
     output = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=60).stdout
     words = [line.split() for line in output.splitlines()]
@@ -156,7 +156,7 @@ def test_neighbours_are_loaded_and_stored_wherever_they_lie(lines: dict[str, lis
 )
 def test_so_many_neighbours_fit_into_one_access(type_of_element: str, count: int, fits: bool, tmp_path: Path) -> None:
     source = tmp_path / "neighbours.cpp"
-    text = (ROOT / "tests/unit/device_header_check.cpp").read_text()
+    text = (ROOT / "tests/unit/celerity_py/cuda/device_header_check.cpp").read_text()
     use = f"auto neighbours_at(accessor<const {type_of_element}, 1> a) {{ return a.load<{count}>(0)[0]; }}\n"
     source.write_text(text + use)
     command = [str(COMPILER), "-std=c++17", "-fsyntax-only", *INCLUDES, str(source)]
@@ -183,7 +183,7 @@ def test_so_many_neighbours_fit_into_one_access(type_of_element: str, count: int
 )
 def test_a_fraction_does_not_go_into_integers(reducer: str, use: str, fits: bool, tmp_path: Path) -> None:
     source = tmp_path / "fraction.cpp"
-    text = (ROOT / "tests/unit/device_header_check.cpp").read_text()
+    text = (ROOT / "tests/unit/celerity_py/cuda/device_header_check.cpp").read_text()
     source.write_text(f"{text}\nvoid combine_some(const reducer<{reducer}> out) {{ {use}; }}\n")
     command = [str(COMPILER), "-std=c++17", "-fsyntax-only", *INCLUDES, str(source)]
     outcome = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
@@ -193,7 +193,7 @@ def test_a_fraction_does_not_go_into_integers(reducer: str, use: str, fits: bool
 
 def test_each_item_belongs_to_one_of_the_threads_that_have_several(tmp_path: Path) -> None:
     source, program = tmp_path / "items.cpp", tmp_path / "items"
-    text = (ROOT / "tests/unit/device_header_check.cpp").read_text().partition("int main()")[0]
+    text = (ROOT / "tests/unit/celerity_py/cuda/device_header_check.cpp").read_text().partition("int main()")[0]
     source.write_text(
         text
         + """

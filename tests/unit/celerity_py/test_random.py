@@ -17,7 +17,7 @@ import celerity_py as celerity
 from celerity_py import Box, access, random
 from celerity_py.errors import ArgumentTypeError, UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 MAKERS: dict[str, Any] = {"uniform": random.uniform, "normal": random.normal}
 DTYPES = [np.float32, np.float64]
@@ -54,7 +54,7 @@ def test_the_bits_are_those_of_the_published_vectors(counter: Any, key: Any, wor
 def test_cuda_c_has_the_same_bits(tmp_path: Path) -> None:
     program = tmp_path / "check"
     command = [str(COMPILER), "-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]
-    source = ROOT / "tests/unit/random_header_check.cpp"
+    source = ROOT / "tests/unit/celerity_py/cuda/random_header_check.cpp"
     subprocess.run(
         [*command, f"-I{ROOT / 'celerity_py/cuda'}", str(source), "-o", str(program)], check=True, timeout=60
     )
@@ -80,7 +80,7 @@ def test_cuda_c_has_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 def test_the_kernel_for_cupy_gives_each_element_its_own_number(tmp_path: Path) -> None:
     """CuPy has no part in this: it runs the same lines for each `i`."""
-    stubs = (ROOT / "tests/unit/random_header_check.cpp").read_text().partition("namespace {")[0]
+    stubs = (ROOT / "tests/unit/celerity_py/cuda/random_header_check.cpp").read_text().partition("namespace {")[0]
     names = ["low_0", "low_1", "low_2", "extent_1", "extent_2", "seed", "stream"]
     program, source = tmp_path / "check", tmp_path / "check.cpp"
     source.write_text(

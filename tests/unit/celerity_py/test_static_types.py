@@ -21,7 +21,7 @@ from celerity_py.reductions.operations import OPERATIONS
 from celerity_py.scheduler.errors import ArgumentTypeError
 from celerity_py.vocabulary.static_types import ReductionName
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 #: A line with `# finds: text` has an error whose message contains the text; the other lines have none.
 PROGRAM = """
