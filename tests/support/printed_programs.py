@@ -56,6 +56,7 @@ _HOW_TOS = {
     },
     "loops": {
         "repetitions": "999.9528",
+        "parameters": "0.20876666200388",
         "loops": "2050 0.0994991",
     },
     "programs": {
