@@ -25,8 +25,11 @@ bool submission_table::is_overtaken(const std::uint64_t begun) const {
 
 void submission_table::take_turn(const nb::handle what) {
 	if(!m_is_shared) return;
-	if(m_threads.is_out_of_turn() && m_refuse_turn) m_refuse_turn(what, m_threads.names()[m_threads.last_number()]);
-	m_threads.note();
+	if(!m_threads.is_last()) {
+		if(m_threads.is_out_of_turn() && m_refuse_turn) m_refuse_turn(what, m_threads.names()[m_threads.last_number()]);
+		m_threads.enter();
+	}
+	m_threads.note_call();
 }
 
 void submission_table::set_site(const nb::handle submission, task& node) {

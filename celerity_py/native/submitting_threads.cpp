@@ -18,7 +18,7 @@ std::uint64_t newest_thread() { return PyThreadState_GetID(PyInterpreterState_Th
 submitting_threads::submitting_threads() : m_main_thread(nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"))) {}
 
 bool submitting_threads::is_out_of_turn() const {
-	if(m_last == nullptr || is_last()) return false;
+	if(m_last == nullptr) return false;
 	const std::uint64_t own = PyThreadState_GetID(PyThreadState_Get());
 	const bool has_ended = m_last->newest_at_end != 0;
 	if(own == m_threads.front()->state || PyThread_get_thread_ident() == m_main_thread) return !has_ended;

@@ -18,13 +18,12 @@ class submitting_threads {
   public:
 	submitting_threads();
 
-	/// Whether chance decides between the last call and one of this thread.
+	/// Whether chance decides between the last call and one of this thread, which has not made the last one.
 	bool is_out_of_turn() const;
-	/// This thread makes a call.
-	void note() {
-		if(!is_last()) enter();
-		m_newest = PyThreadState_GetID(PyInterpreterState_ThreadHead(PyInterpreterState_Get()));
-	}
+	/// This thread makes the next call, and has not made the last one.
+	void enter();
+	/// This thread makes a call. It has made the last one, or has entered.
+	void note_call() { m_newest = PyThreadState_GetID(PyInterpreterState_ThreadHead(PyInterpreterState_Get())); }
 	/// Whether the last call came from this thread.
 	bool is_last() const { return m_last != nullptr && m_last->state == PyThreadState_GetID(PyThreadState_Get()); }
 	/// The number of the thread that has made the last call, among all of them, from 0.
@@ -46,7 +45,6 @@ class submitting_threads {
 	nanobind::list m_names;
 
 	std::shared_ptr<thread> find(std::uint64_t state) const;
-	void enter();
 };
 
 } // namespace celerity::native
