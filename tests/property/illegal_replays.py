@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Mistakes with values that change: between a recording and its replay, or between the submit of a task and its call.
 
-Each changes a value in one of the places from which functions take values.
+Most of them change a value in one of the places from which functions take values.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ BUFFERS = "buffer of a replay"
 HALF_TURN = "half a turn of a replay"
 CHANGING = "a recorded function changes a value"
 SUBMITTED = "a value after the submit"
+SUBMITTED_PLAINLY = "a value after the submit, where a look costs nothing"
+PARAMETERS = "parameter of a recording"
+USES = ("computed with", "compared", "kept", "unknown", "in a tuple")
+"""Of a parameter, none of which a replay could repeat."""
 
 held: Any = None  # the global variable
 
@@ -152,17 +156,38 @@ def change_after_submit(plain: Plain, where: str) -> None:
     plain.queue.wait()
 
 
+def misuse_parameter(plain: Plain, use: str) -> None:
+    """The recorded function does something else with a parameter than to hand it on, or no parameter has that name."""
+    table, kept = _table("table"), []
+
+    def step(value: Any) -> None:
+        kept.append(value)
+        if use == "computed with":
+            value = value * 2
+        elif use == "compared" and value > 1:
+            return
+        _launch(plain.queue, table, (value, 1) if use == "in a tuple" else value)
+
+    recording = plain.queue.record(step, value=1.5)
+    plain.queue.replay(recording, 2, value=2.5)
+    if use == "kept":
+        _launch(plain.queue, table, kept[0])
+    plain.queue.replay(recording, 2, valeu=2.5)
+
+
 _MISTAKES = {
+    PARAMETERS: misuse_parameter,
     VALUES: change_value,
     BUFFERS: replace_buffer,
     HALF_TURN: leave_half_a_turn,
     CHANGING: change_what_it_reads,
     SUBMITTED: change_after_submit,
+    SUBMITTED_PLAINLY: change_after_submit,
 }
 
 
 def make_mistake(plain: Plain, how: str) -> None:
-    """`how`: the kind of mistake, and the place of the value."""
+    """`how`: the kind of mistake, and the place of the value, or the use of a parameter."""
     kind, _, where = how.partition("/")
     if kind in _MISTAKES:
         _MISTAKES[kind](plain, where)

@@ -148,7 +148,9 @@ def _changing(kind: str, places: tuple[str, ...], *, needs_check: bool = False) 
 
 for _kind in (illegal_replays.VALUES, illegal_replays.BUFFERS, illegal_replays.HALF_TURN, illegal_replays.CHANGING):
     _changing(_kind, illegal_replays.PLACES)
-_changing(illegal_replays.SUBMITTED, ("cell", "global"), needs_check=True)
+_changing(illegal_replays.PARAMETERS, illegal_replays.USES)
+_changing(illegal_replays.SUBMITTED, illegal_replays.PLACES, needs_check=True)
+_changing(illegal_replays.SUBMITTED_PLAINLY, ("cell", "global", "attribute"))
 
 
 def _environment(kind: str, name: str, value: str) -> None:

@@ -69,60 +69,60 @@ class Scaled:
     def __init__(self, amount: int) -> None:
         self.amount = amount
 
-    def step(self, chunk: Any, into: Any) -> None:
-        into[chunk.box] = into[chunk.box] * _WIDE(self.amount | 1) + _WIDE(2)
+    def step(self, chunk: Any, into: Any, extra: int) -> None:
+        into[chunk.box] = into[chunk.box] * _WIDE((self.amount + extra) | 1) + _WIDE(2)
 
 
 def _sum(array: Array) -> Any:
     return array.sum(dtype=_WIDE)
 
 
-def _map(chunk: Any, into: Any, first: Any, second: Any, amount: int) -> None:
-    into[chunk.box] = first[chunk.box] * _WIDE(3) + second[chunk.box] + _WIDE(amount)
+def _map(chunk: Any, into: Any, first: Any, second: Any, amount: int, extra: int = 0) -> None:  # noqa: PLR0917
+    into[chunk.box] = first[chunk.box] * _WIDE(3) + second[chunk.box] + _WIDE(amount + extra)
 
 
-def _stencil(chunk: Any, into: Any, first: Any, second: Any, amount: int) -> None:
+def _stencil(chunk: Any, into: Any, first: Any, second: Any, amount: int, extra: int = 0) -> None:  # noqa: PLR0917
     inner = chunk.box & celerity.Box((1,), (SIZE - 1,))
-    into[inner] = first[inner.shift(-1)] + first[inner.shift(1)] * _WIDE(5) + second[inner] + _WIDE(amount)
+    into[inner] = first[inner.shift(-1)] + first[inner.shift(1)] * _WIDE(5) + second[inner] + _WIDE(amount + extra)
 
 
-def _all(chunk: Any, into: Any, first: Any, amount: int) -> None:
-    into[chunk.box] = _sum(first.array) + _WIDE(amount)
+def _all(chunk: Any, into: Any, first: Any, amount: int, extra: int = 0) -> None:
+    into[chunk.box] = _sum(first.array) + _WIDE(amount + extra)
 
 
-def _scale(chunk: Any, into: Any, amount: int) -> None:
-    into[chunk.box] = into[chunk.box] * _WIDE(amount | 1) + _WIDE(1)
+def _scale(chunk: Any, into: Any, amount: int, extra: int = 0) -> None:
+    into[chunk.box] = into[chunk.box] * _WIDE((amount + extra) | 1) + _WIDE(1)
 
 
-def _host_once(part: Any, into: Any, first: Any, amount: int) -> None:
-    into.array[...] = first.array[::-1] + _WIDE(amount)
+def _host_once(part: Any, into: Any, first: Any, amount: int, extra: int = 0) -> None:
+    into.array[...] = first.array[::-1] + _WIDE(amount + extra)
 
 
-def _host_split(part: Any, into: Any, first: Any, amount: int) -> None:
-    into[part.box] = into[part.box] + first[part.box] * _WIDE(amount)
+def _host_split(part: Any, into: Any, first: Any, amount: int, extra: int = 0) -> None:
+    into[part.box] = into[part.box] + first[part.box] * _WIDE(amount + extra)
 
 
 def _reduce(chunk: Any, first: Any, out: Any) -> None:
     out.combine(_sum(first[chunk.box]))
 
 
-def _spread(chunk: Any, into: Any, result: Any, amount: int) -> None:
-    into[chunk.box] = into[chunk.box] + result.array * _WIDE(amount)
+def _spread(chunk: Any, into: Any, result: Any, amount: int, extra: int = 0) -> None:
+    into[chunk.box] = into[chunk.box] + result.array * _WIDE(amount + extra)
 
 
-def _gather(chunk: Any, into: Any, first: Any, rows: Array, amount: int) -> None:
+def _gather(chunk: Any, into: Any, first: Any, rows: Array, amount: int, extra: int = 0) -> None:  # noqa: PLR0917
     low, high = chunk.box.min[0], chunk.box.max[0]
     sums = [_sum(chunk.xp.stack([first[int(row)] for row in each])) for each in rows[low:high]]
-    into[chunk.box] = chunk.xp.stack(sums) + _WIDE(amount)
+    into[chunk.box] = chunk.xp.stack(sums) + _WIDE(amount + extra)
 
 
-def _add(chunk: Any, into: Any, frame: Any, amount: int) -> None:
-    into[chunk.box] = into[chunk.box] + frame[chunk.box] * _WIDE(amount)
+def _add(chunk: Any, into: Any, frame: Any, amount: int, extra: int = 0) -> None:
+    into[chunk.box] = into[chunk.box] + frame[chunk.box] * _WIDE(amount + extra)
 
 
-def _write(chunk: Any, into: Any, amount: int) -> None:
+def _write(chunk: Any, into: Any, amount: int, extra: int = 0) -> None:
     low, high = chunk.box.min[0], chunk.box.max[0]
-    into[chunk.box] = chunk.xp.arange(low, high, dtype=_WIDE) * _WIDE(amount)
+    into[chunk.box] = chunk.xp.arange(low, high, dtype=_WIDE) * _WIDE(amount + extra)
 
 
 _KERNELS: dict[str, Callable[..., None]] = {"map": _map, "stencil": _stencil, "all": _all, "scale": _scale}
@@ -130,12 +130,15 @@ _KERNELS: dict[str, Callable[..., None]] = {"map": _map, "stencil": _stencil, "a
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recording, and what it holds: its function takes `extra` from a place, and adds it to all amounts."""
+    """A recording, and what it holds. Its function takes `extra` from a place, and tasks add it to their amounts.
+
+    Without a place, `extra` is a parameter of the recording.
+    """
 
     queue: celerity.Queue
     recording: celerity.Recording
     steps: list[Step]
-    place: Place
+    place: Place | None
     extra: int
 
 
@@ -186,8 +189,13 @@ class RecordedProgram:
     def _do_record(self) -> None:
         steps = [self._draw() for _ in range(self._random.randint(0, 5))]
         queue, extra = self.queue, self._random.randint(0, 5)
-        place = Place(self._random.choice(PLACES), extra)
-        recording = queue.record(place.reader(lambda found: [self._submit(step, found) for step in steps] and None))
+        place = Place(self._random.choice(PLACES), extra) if self._random.random() < 0.5 else None
+
+        def function(extra: Any) -> None:
+            for step in steps:
+                self._submit(step, extra)
+
+        recording = queue.record(function, extra=extra) if place is None else queue.record(place.reader(function))
         assert recording.num_tasks == len(steps)
         for step in steps:
             self._apply(step, extra)
@@ -204,14 +212,19 @@ class RecordedProgram:
         if any(recorded.handle() is None for recorded in chosen.recording.buffers):
             self._require_refusal(chosen, times, "replay with a dead buffer")
             return
-        if times and self._random.random() < 0.15:
+        if times and chosen.place is not None and self._random.random() < 0.3:
             chosen.place.change(chosen.extra + 1)
             self._require_refusal(chosen, times, "replay with another value")
             chosen.place.change(chosen.extra)
-        chosen.queue.replay(chosen.recording, times)
+        extra, values = chosen.extra, {}
+        if chosen.place is None and self._random.random() < 0.7:
+            extra = self._random.randint(0, 20)
+            values["extra"] = extra
+            self.features["replay with a parameter"] += 1
+        chosen.queue.replay(chosen.recording, times, **values)
         for _ in range(times):
             for step in chosen.steps:
-                self._apply(step, chosen.extra)
+                self._apply(step, extra)
         self.features[f"replay {'many' if times > 8 else 'few' if times > 1 else times} times"] += 1
 
     def _require_refusal(self, chosen: Recorded, times: int, why: str) -> None:
@@ -279,24 +292,25 @@ class RecordedProgram:
         rows = np.array([draw.randrange(SIZE) for _ in range(2 * SIZE)]) if kind == "gather" else np.empty(0, int)
         return Step(kind, into, (first, second), draw.randint(0, 9), hint, rows.reshape(-1, 2))
 
-    def _submit(self, step: Step, extra: int = 0) -> None:
+    def _submit(self, step: Step, extra: Any = 0) -> None:
         queue, into = self.queue, self._buffers[step.into]
-        amount = step.amount + extra
         first, second = (self._buffers[n] for n in step.sources)
         hint = HINTS[step.hint]
         if step.kind == "host once":
-            queue.host_task(_host_once, into.write(access.all()), first.read(access.all()), amount)
+            queue.host_task(_host_once, into.write(access.all()), first.read(access.all()), step.amount, extra)
         elif step.kind == "host split":
-            queue.host_task(_host_split, into.read_write(ONE), first.read(ONE), amount, on=SIZE)
+            queue.host_task(_host_split, into.read_write(ONE), first.read(ONE), step.amount, extra, on=SIZE)
         elif step.kind == "reduction":
             queue.parallel_for(SIZE, _reduce, first.read(ONE), celerity.reduction(self._result, "sum"))
         elif step.kind == "spread":
-            queue.parallel_for(SIZE, _spread, into.read_write(ONE), self._result.read(), amount, hints=hint)
+            queue.parallel_for(SIZE, _spread, into.read_write(ONE), self._result.read(), step.amount, extra, hints=hint)
         elif step.kind == "gather":
             rows = access.gather(step.rows, gap=step.amount)
-            queue.parallel_for(SIZE, _gather, into.write(ONE), first.read(rows), step.rows, amount, hints=hint)
+            queue.parallel_for(
+                SIZE, _gather, into.write(ONE), first.read(rows), step.rows, step.amount, extra, hints=hint
+            )
         elif step.kind == "method":
-            queue.parallel_for(SIZE, Scaled(amount).step, into.read_write(ONE), hints=hint)
+            queue.parallel_for(SIZE, Scaled(step.amount).step, into.read_write(ONE), extra, hints=hint)
         else:
             given = {
                 "map": (into.write(ONE), first.read(ONE), second.read(lambda chunk: chunk.box)),
@@ -304,7 +318,7 @@ class RecordedProgram:
                 "all": (into.write(ONE), first.read(access.all())),
                 "scale": (into.read_write(ONE),),
             }[step.kind]
-            queue.parallel_for(SIZE, _KERNELS[step.kind], *given, amount, hints=hint)
+            queue.parallel_for(SIZE, _KERNELS[step.kind], *given, step.amount, extra, hints=hint)
 
     def _apply(self, step: Step, extra: int = 0) -> None:
         into = self._model[step.into]
@@ -356,6 +370,7 @@ def check_distribution(found: Counter[str], count: int) -> None:
     print("\n".join(f"{name:<32} {100 * found[name] / count:5.1f} %" for name in sorted(found)))
     wanted = {f"recorded {kind}" for kind in (*KINDS, *HINTS)} | {
         *("task", "fence", "buffer death", "replay with a dead buffer", "replay with another value"),
+        "replay with a parameter",
         *(
             "replay among buffers per step",
             *(f"a buffer per step, initial {each}" for each in ("array", "function", "none")),
