@@ -28,7 +28,7 @@ def transport(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_random_programs_with_replays_give_the_results_of_a_sequential_run(devices: int, transport: str) -> None:
     celerity.configure(devices=f"cpu:{devices}", horizon_step=devices)
     try:
-        found = run_recorded_programs(7000 + 100 * devices + 1000 * (transport == "direct"), 16)
+        found = run_recorded_programs(8000 + 100 * devices + 1000 * (transport == "direct"), 16)
     finally:
         celerity.configure(devices=None, horizon_step=None)
     assert found["replay many times"] > 0

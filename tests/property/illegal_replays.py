@@ -94,7 +94,7 @@ def _add(chunk: Any, table: Any, value: float) -> None:
     table[chunk.box] += value
 
 
-def _launch(queue: Any, table: Any, value: float) -> None:
+def _launch(queue: Any, table: Any, value: Any) -> None:
     from celerity_py import access
 
     queue.parallel_for(8, _add, table.read_write(access.one_to_one()), value)
