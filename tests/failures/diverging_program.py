@@ -75,6 +75,10 @@ def hint(odd: bool) -> None:
     submit(step, hints=hints.oversubscribe(2) if odd else ())
 
 
+def weights(odd: bool) -> None:
+    submit(step, hints=hints.weights((2, 1) if odd else (1, 2)))
+
+
 def halo(odd: bool) -> None:
     submit(step, reach=1 + odd)
 

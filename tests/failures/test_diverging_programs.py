@@ -23,6 +23,7 @@ ASPECTS = {
     "index_space": "index space [0:63]",
     "mode": "accesses write B1",
     "hint": "division oversubscribe(2)",
+    "weights": "division weights((2, 1))",
     "halo": "by neighborhood(2)",
     "constrain": "constrain=(8,)",
     "extra_task": "Call ",

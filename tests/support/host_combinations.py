@@ -264,6 +264,42 @@ def structures(queue: celerity.Queue) -> None:
     assert result_of(queue, moments).tolist() == [(SIZE, SIZE), (SIZE, SIZE / 2)]
 
 
+#: An element has 7 bytes that belong to no field.
+WITH_PADDING = np.dtype([("count", np.int8), ("sum", np.float64)], align=True)
+
+
+def with_dirt(count: int, fill: int) -> np.ndarray[Any, Any]:
+    """Two elements in memory of their own, whose padding has other bytes than 0."""
+    array = np.frombuffer(bytearray([fill] * 2 * WITH_PADDING.itemsize), WITH_PADDING)
+    array["count"], array["sum"] = count, count / 2
+    return array
+
+
+def padding_is_equal(queue: celerity.Queue) -> None:
+    """Bytes between fields differ in what ranks and chunks had there. In combined results they are 0 everywhere."""
+    sizes = set()
+
+    def contribute(chunk: celerity.Chunk, out: celerity.Reducer) -> None:
+        first = chunk.box.min[0]
+        sizes.add(chunk.box.size)
+        out.combine(with_dirt(chunk.box.size, 0xB0 + first))
+        if chunk.xp is np:
+            out.array.view(np.uint8).reshape(2, -1)[:, 1:8] = 0xC0 + first
+
+    for includes_current in (False, True):
+        old = with_dirt(1, 0xA0 + celerity.rank())
+        moments = celerity.Buffer.from_array(old, name="moments", copy=False)
+        queue.host_task(lambda part, old: None, moments.read(access.all()), on=celerity.size(), name="bring")
+        target = celerity.reduction(moments, add_fields, includes_current, identity=np.zeros((), WITH_PADDING))
+        queue.parallel_for(9, contribute, target)
+        found = result_of(queue, moments)
+        clean = np.frombuffer(bytearray(found.nbytes), WITH_PADDING)
+        clean["count"], clean["sum"] = 9 + includes_current, (9 + includes_current) / 2
+        assert found.tolist() == clean.tolist()
+        assert found.tobytes() == clean.tobytes() or sizes == {9}  # the partial result of one chunk is the result
+        queue.wait()  # until then the array is borrowed
+
+
 def add_fields(first: Any, second: Any) -> Any:
     """Field by field, into the first operand."""
     for field in first.dtype.names:
@@ -334,5 +370,6 @@ PROGRAMS: tuple[Callable[[celerity.Queue], None], ...] = (
     blocks_in_turns,
     element_types,
     structures,
+    padding_is_equal,
     replayed,
 )

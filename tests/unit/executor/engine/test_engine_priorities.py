@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from celerity_py import _native_testing
-from tests.support.engine_requests import FOUR_LANES, OF_QUEUE, ONE_LANE, issue_all, submit
+from tests.support.engine_requests import FOUR_LANES, OF_QUEUE, ONE_LANE, TWO_DEVICES, issue_all, submit
 
 #: Instructions of higher queues that a waiting one of a lower queue lets pass.
 LONGEST_WAIT = 32
@@ -114,6 +114,52 @@ def test_brief_instructions_have_places_of_their_own() -> None:
     assert list(issue_all(engine)) == [2]
     engine.complete(3)
     assert list(issue_all(engine)) == [30], "the highest queue gets the next place"
+
+
+def test_a_free_place_goes_to_what_waits_before_a_newcomer_of_a_higher_queue() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=1)
+    engine.announce(1)
+    for iid in (1, 2, 3):
+        submit(engine, iid)
+    assert list(issue_all(engine)) == [1]
+    engine.complete(1)
+    submit(engine, 4, priority=OF_QUEUE)  # nothing was issued since the place became free
+    assert list(issue_all(engine)) == [2]
+    engine.complete(2)
+    assert list(issue_all(engine)) == [4], "it has waited since, in a higher queue"
+    engine.complete(4)
+    assert list(issue_all(engine)) == [3]
+
+
+def test_each_free_place_goes_to_the_oldest_of_those_that_wait_for_the_same_lanes() -> None:
+    engine = _native_testing.Engine(TWO_DEVICES, most_shared=1)
+    engine.announce(1)
+    for iid in range(1, 9):
+        submit(engine, iid, lane_class=iid % 2)
+    order = list(issue_all(engine))
+    assert order == [1, 2]
+    for iid in (2, 1, 4, 3, 6, 5):
+        engine.complete(iid)
+        order += issue_all(engine)
+    assert order == [1, 2, 4, 3, 6, 5, 8, 7]
+
+
+def test_no_queue_waits_for_a_place_for_more_than_so_many_instructions_of_higher_ones() -> None:
+    engine = _native_testing.Engine(ONE_LANE, most_shared=1)
+    submit(engine, 1, priority=OF_QUEUE)
+    submit(engine, 2)
+    order = list(issue_all(engine))
+    iid = 2
+    while 2 not in order:
+        for _ in range(2):  # there are always more of the higher queue
+            iid += 1
+            submit(engine, iid, priority=OF_QUEUE)
+        assert issue_all(engine) == {}
+        engine.complete(order[-1])
+        (issued,) = issue_all(engine)
+        order.append(issued)
+        assert len(order) <= LONGEST_WAIT + 3
+    assert order.index(2) >= LONGEST_WAIT
 
 
 def test_lanes_of_one_queue_take_any_number() -> None:

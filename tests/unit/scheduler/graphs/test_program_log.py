@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from celerity_py import _native_testing, access
-from celerity_py._native import Box, RangeMapper, Region, Task
+from celerity_py._native import SPLITS, Box, RangeMapper, Region, Task
 from tests.support.planned_rank import READ, Planned
 
 
@@ -57,6 +57,9 @@ DIFFERENCES: dict[str, Callable[[Planned], None]] = {
     "another halo": lambda rank: rank.kernel(rank.buffer(), access.neighborhood(1), mode=READ),
     "oversubscription": lambda rank: rank.kernel(rank.buffer(), oversubscribe=2),
     "constrain": lambda rank: rank.kernel(rank.buffer(), granularity=(2,)),
+    "weights": lambda rank: rank.kernel(rank.buffer(), split=SPLITS.index("weights"), weights=(3.0, 1.0)),
+    "other weights": lambda rank: rank.kernel(rank.buffer(), split=SPLITS.index("weights"), weights=(1.0, 3.0)),
+    "block": lambda rank: rank.kernel(rank.buffer(), split=SPLITS.index("cyclic"), block=2),
     "border": lambda rank: rank.kernel(rank.buffer(), border=1),
     "reduction": lambda rank: rank.kernel(rank.buffer(), reductions=[(rank.buffer((1,)), "sum", "float32", False)]),
     "another operation": lambda rank: rank.kernel(
