@@ -27,8 +27,8 @@
 #include "named_tuple.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
-#include "settings.hpp"
-#include "waiting.hpp"
+#include "bind_fields.hpp"
+#include "submit/waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

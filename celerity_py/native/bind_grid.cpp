@@ -11,7 +11,7 @@
 #include "box_operators.hpp"
 #include "instruction_conversion.hpp"
 #include "scheduler/core/geometry/digest.hpp"
-#include "user_geometry.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -10,7 +10,7 @@
 #include "bindings.hpp"
 #include "executor/core/processes/last_words.hpp"
 #include "executor/core/processes/neighbour_watch.hpp"
-#include "records.hpp"
+#include "submit/records.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

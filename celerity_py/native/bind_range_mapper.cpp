@@ -11,7 +11,7 @@
 #include "look_up.hpp"
 #include "named_tuple.hpp"
 #include "scheduler/core/geometry/range_mapper.hpp"
-#include "user_geometry.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

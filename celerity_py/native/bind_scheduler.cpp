@@ -16,9 +16,9 @@
 #include "named_tuple.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "seconds.hpp"
-#include "settings.hpp"
-#include "task_building.hpp"
-#include "waiting.hpp"
+#include "bind_fields.hpp"
+#include "submit/task_building.hpp"
+#include "submit/waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

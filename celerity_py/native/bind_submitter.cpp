@@ -15,9 +15,9 @@
 
 #include "bindings.hpp"
 #include "executor/core/threads/busy_clock.hpp"
-#include "records.hpp"
-#include "submitter.hpp"
-#include "task_building.hpp"
+#include "submit/records.hpp"
+#include "submit/submitter.hpp"
+#include "submit/task_building.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -12,9 +12,9 @@
 #include "bindings.hpp"
 #include "look_up.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
-#include "settings.hpp"
-#include "task_building.hpp"
-#include "user_geometry.hpp"
+#include "bind_fields.hpp"
+#include "submit/task_building.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "bindings.hpp"
-#include "records.hpp"
+#include "submit/records.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "user_geometry.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 
-from celerity_py.calls.execution import Flat
+from celerity_py.calls.binder import Flat
 from celerity_py.kernels import CudaKernel
 from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.vocabulary.submissions import Submission

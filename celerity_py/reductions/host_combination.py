@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from celerity_py._native import CombineCall
-from celerity_py.calls.execution import array_at
+from celerity_py.calls.binder import array_at
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.reductions.combinations import partial_shape
 from celerity_py.scheduler.errors import TaskFailed

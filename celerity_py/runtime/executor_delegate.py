@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from celerity_py import _native
 from celerity_py._native import CombineCall, InitializeCall, box_from_flat
-from celerity_py.calls.execution import HOST_BINDER, initialize
+from celerity_py.calls.binder import HOST_BINDER, initialize
 from celerity_py.executor.failures.user_frames import is_ours, name_of_file
 from celerity_py.reductions.host_combination import combine_partials
 from celerity_py.reductions.partial_results import ReductionPort
@@ -21,8 +21,8 @@ from celerity_py.vocabulary.submissions import line_of
 
 if TYPE_CHECKING:
     from celerity_py._native import HostTaskCall, KernelCall
+    from celerity_py.calls.binder import Binder
     from celerity_py.calls.call_checks import CallChecks
-    from celerity_py.calls.execution import Binder
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.reductions.empty_reductions import EmptyReductions
     from celerity_py.runtime.run_state import RunState

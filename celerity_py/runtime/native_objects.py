@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py import _native
-from celerity_py.calls.execution import HOST_BINDER, Binder
-from celerity_py.cuda.execution import CudaBinder, release_cached_memory
+from celerity_py.calls.binder import HOST_BINDER, Binder
+from celerity_py.cuda.binder import CudaBinder, release_cached_memory
 from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
+from celerity_py.runtime.chance_orders import refuse_turn
 from celerity_py.runtime.devices import foreseeable_bytes, is_mps_running
 from celerity_py.runtime.profiling import note_submissions
-from celerity_py.runtime.turns import refuse_turn
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ INSTALLED = {
         queue random recordings redistribution single_import small_operations
     """,
     "celerity_py/calls": """
-        __init__ call_checks divided_calls execution fill_patterns indices kept_arrays named_paths
+        __init__ binder call_checks divided_calls fill_patterns indices kept_arrays named_paths
         outer_variables padding places reached_values repeatable_functions views
     """,
     "celerity_py/tools/cli": """
@@ -39,7 +39,7 @@ INSTALLED = {
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cuda": """
-        __init__ compilation contexts device_arrays execution kernel_folder launches library_streams mixed_arrays
+        __init__ binder compilation contexts device_arrays kernel_folder launches library_streams mixed_arrays
         signatures small_copies turns
     """,
     "celerity_py/reductions": """
@@ -53,9 +53,9 @@ INSTALLED = {
         runs words
     """,
     "celerity_py/runtime": """
-        __init__ closed collective_groups devices dry_results executor_delegate fence_submits forks futures
-        initial_contents lifecycle live_view log native_objects outputs planning_notices profiling run_state
-        run_summary runtime shares spinning statistics submissions_in_flight turns user_memory
+        __init__ chance_orders closed collective_groups devices dry_results executor_delegate fence_submits forks
+        futures initial_contents lifecycle live_view log native_objects outputs planning_notices profiling run_state
+        run_summary runtime shares spinning statistics submissions_in_flight user_memory
     """,
     "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",

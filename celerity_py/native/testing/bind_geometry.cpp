@@ -10,7 +10,7 @@
 #include "scheduler/core/geometry/region_map.hpp"
 #include "scheduler/core/geometry/split.hpp"
 #include "testing_bindings.hpp"
-#include "user_geometry.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

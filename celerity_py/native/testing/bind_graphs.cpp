@@ -18,7 +18,7 @@
 #include "named_tuple.hpp"
 #include "scheduler/core/graphs/cut_choice.hpp"
 #include "scheduler/core/pipeline/scheduling_pipeline.hpp"
-#include "task_building.hpp"
+#include "submit/task_building.hpp"
 #include "testing_bindings.hpp"
 
 namespace nb = nanobind;

@@ -11,9 +11,9 @@
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
-#include "task_building.hpp"
+#include "submit/task_building.hpp"
 #include "testing_bindings.hpp"
-#include "waiting.hpp"
+#include "submit/waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -20,7 +20,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py._native import BoundAccess, BoundPart, BoundReduction, Box
-from celerity_py.calls.execution import Binder
+from celerity_py.calls.binder import Binder
 from celerity_py.errors import KeptArray
 from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, Port

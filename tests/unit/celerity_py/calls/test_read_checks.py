@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from celerity_py._native import BoundAccess, Box
+from celerity_py.calls.binder import Binder
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.calls.execution import Binder
 from celerity_py.errors import ReadOnlyAccess
 from celerity_py.vocabulary.accesses import READ, READ_WRITE, Port
 from celerity_py.vocabulary.submissions import Submission

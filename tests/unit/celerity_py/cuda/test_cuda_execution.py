@@ -16,8 +16,8 @@ import pytest
 from celerity_py import _native
 from celerity_py._native import BoundAccess, BoundReduction, Box, KernelCall
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.cuda import execution as cuda_execution
-from celerity_py.cuda.execution import CudaBinder, CudaReducer, CudaView, stream_of
+from celerity_py.cuda import binder as cuda_execution
+from celerity_py.cuda.binder import CudaBinder, CudaReducer, CudaView, stream_of
 from celerity_py.errors import IncompleteWrite, KeptArray, OutOfBoundsAccess, ReadOnlyAccess
 from celerity_py.executor.failures.failure import describe_error
 from celerity_py.reductions.partial_results import ReductionPort

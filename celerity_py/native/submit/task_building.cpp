@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "task_building.hpp"
+#include "submit/task_building.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

@@ -14,7 +14,7 @@
 
 #include "executor/core/devices/native_launch.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
-#include "submission_table.hpp"
+#include "submit/submission_table.hpp"
 
 namespace celerity::native {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "user_geometry.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace nb = nanobind;
 

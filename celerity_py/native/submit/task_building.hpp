@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "scheduler/core/vocabulary/task.hpp"
-#include "user_geometry.hpp"
+#include "submit/user_geometry.hpp"
 
 namespace celerity::native {
 

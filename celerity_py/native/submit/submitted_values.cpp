@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "records.hpp"
+#include "submit/records.hpp"
 #include "scheduler/core/geometry/digest.hpp"
-#include "submitter.hpp"
+#include "submit/submitter.hpp"
 
 namespace nb = nanobind;
 

@@ -17,8 +17,8 @@
 #include "executor/core/loop/executor_loop.hpp"
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
-#include "site_table.hpp"
-#include "submitting_threads.hpp"
+#include "submit/site_table.hpp"
+#include "submit/submitting_threads.hpp"
 
 namespace celerity::native {
 

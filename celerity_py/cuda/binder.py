@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from celerity_py._native import KernelCall
+from celerity_py.calls.binder import Binder, Binding
 from celerity_py.calls.call_checks import CallChecks
-from celerity_py.calls.execution import Binder, Binding
 from celerity_py.calls.views import View
 from celerity_py.cuda.contexts import on_device
 from celerity_py.cuda.device_arrays import is_cupy_dtype

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "submitting_threads.hpp"
+#include "submit/submitting_threads.hpp"
 
 #include <algorithm>
 #include <string>

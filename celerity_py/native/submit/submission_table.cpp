@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "submission_table.hpp"
+#include "submit/submission_table.hpp"
 
 #include <vector>
 
-#include "records.hpp"
+#include "submit/records.hpp"
 
 namespace nb = nanobind;
 

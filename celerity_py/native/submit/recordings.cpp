@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "executor/core/threads/busy_clock.hpp"
-#include "submitter.hpp"
+#include "submit/submitter.hpp"
 
 namespace nb = nanobind;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "submitter.hpp"
+#include "submit/submitter.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
@@ -13,11 +13,11 @@
 #include "executor/core/backends/cuda/cuda_function.hpp"
 #include "executor/core/threads/busy_clock.hpp"
 #include "named_tuple.hpp"
-#include "records.hpp"
+#include "submit/records.hpp"
 #include "scheduler/core/graphs/access_checks.hpp"
-#include "task_building.hpp"
-#include "user_geometry.hpp"
-#include "waiting.hpp"
+#include "submit/task_building.hpp"
+#include "submit/user_geometry.hpp"
+#include "submit/waiting.hpp"
 
 namespace nb = nanobind;
 
