@@ -3,33 +3,27 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
+#include <optional>
+#include <tuple>
 
 #include "base/small_vector.hpp"
 
 namespace celerity {
 
-namespace {
-
-constexpr std::uint64_t most_load = std::uint64_t{1} << 48U; // in units
-
-} // namespace
-
 memory_id copy_sources::select(const content_state& state, const memory_id destination) const {
 	const memory_id origin = state.origin_memory; // holds the value as long as any memory does
 	const auto distance_of = [&](const memory_id memory) { return m_capabilities.distance(place_of(state, memory), destination); };
 	if(m_planned_bytes[origin.value] < m_unit_bytes && can_copy(state, origin, destination) && distance_of(origin) == 0) return origin; // no other is better
-	// The criteria are digits, the most important one first.
+	// The most important criterion is the first one.
 	const auto cost_of = [&](const memory_id memory) {
-		const std::uint64_t load = std::min(m_planned_bytes[memory.value] / m_unit_bytes, most_load);
-		return ((distance_of(memory) * (most_load + 1) + load) * 2 + (memory != origin ? 1 : 0)) * 2 + (is_device_memory(memory) ? 0 : 1);
+		return std::tuple(distance_of(memory), m_planned_bytes[memory.value] / m_unit_bytes, memory != origin, !is_device_memory(memory));
 	};
 	memory_id best = origin;
-	std::uint64_t least_cost = std::numeric_limits<std::uint64_t>::max();
+	std::optional<decltype(cost_of(origin))> least_cost;
 	for(std::uint64_t rest = state.up_to_date; rest != 0; rest &= rest - 1) {
 		const memory_id memory(static_cast<std::uint8_t>(std::countr_zero(rest)));
 		if(!can_copy(state, memory, destination)) continue;
-		if(const auto cost = cost_of(memory); cost < least_cost) {
+		if(const auto cost = cost_of(memory); !least_cost.has_value() || cost < *least_cost) {
 			best = memory;
 			least_cost = cost;
 		}
