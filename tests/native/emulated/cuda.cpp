@@ -79,6 +79,10 @@ EMULATED cuDeviceCanAccessPeer(int* const can, cuda::device, cuda::device) {
 	*can = 1;
 	return cuda::success;
 }
+EMULATED cuDeviceGetP2PAttribute(int* const value, int, cuda::device, cuda::device) {
+	*value = 0; // all links are equal
+	return cuda::success;
+}
 EMULATED cuDevicePrimaryCtxRetain(cuda::context* const out, const cuda::device device) {
 	*out = reinterpret_cast<cuda::context>(static_cast<std::uintptr_t>(device) + 1);
 	return cuda::success;
