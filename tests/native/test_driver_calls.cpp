@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Counts the calls of the driver per step of a stencil, with one device per rank, if the devices are far behind: then nothing that a stream could wait for has
 // happened yet. A change that adds a call to a step fails here.
+// Also counts the waits of graphs that lie on several devices.
 #include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "emulated/ranks.hpp"
 
@@ -65,10 +68,60 @@ void check_calls(const setup& how, const calls_per_step& most) {
 	die("a step makes more calls of the driver than it needs");
 }
 
+/// Two runs of a graph with a part on each of two devices. A part runs behind the parts of the run before on the other device; its own stream keeps the order.
+void check_waits_of_parts() {
+	const box elements = box::full(point{{16, 1, 1}});
+	event_count completions;
+	cuda_options options;
+	options.ordinals = {0, 1};
+	options.may_spin = false;
+	options.graphs = true;
+	options.small_copies.assign(2, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
+	                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});
+	cuda_backend backend(options, completions);
+	auto* const graphs = backend.graphs();
+	if(graphs == nullptr) die("the devices carry out no graphs");
+	std::vector<graph_operation> operations(2);
+	std::vector<std::pair<memory_id, void*>> allocated;
+	for(std::uint32_t d = 0; d < 2; ++d) {
+		const auto memory = memory_of(device_id(d));
+		const auto place = [&] {
+			allocated.emplace_back(memory, backend.allocate(memory, 64, 16));
+			return array_place{static_cast<std::byte*>(allocated.back().second), &elements};
+		};
+		operations[d].device = device_id(d);
+		const auto source = place();
+		operations[d].what = copy_operation{source, place(), {&elements, 1}, 4, 64};
+	}
+	auto graph = graphs->make(operations, 0);
+	const auto classes = backend.lane_classes();
+	std::uint32_t lane = 0;
+	for(std::uint32_t before = 0; before < backend.kernel_class(device_id(0), false, 0); ++before) lane += classes[before].size;
+
+	emulated_cuda::hold(true);
+	const auto start = cuda::count_calls();
+	for(std::uint64_t run = 1; run <= 2; ++run) graphs->enqueue({lane_index(lane), run}, {}, *graph, {});
+	const auto count = [&](const call kind) { return cuda::count_calls()[static_cast<std::size_t>(kind)] - start[static_cast<std::size_t>(kind)]; };
+	for(int attempt = 0; attempt < 1000 && count(call::graph) < 4; ++attempt) std::this_thread::sleep_for(10ms);
+	std::this_thread::sleep_for(100ms); // for the thread that issues the end of the second run
+	const auto num_waits = count(call::event_wait);
+	std::printf("two runs on two devices: %zu launches of graphs, %zu waits\n", static_cast<std::size_t>(count(call::graph)),
+	    static_cast<std::size_t>(num_waits));
+	emulated_cuda::hold(false);
+	while(backend.completed(lane_index(lane)) < 2) std::this_thread::sleep_for(1ms);
+	graph.reset();
+	backend.stop();
+	if(count(call::graph) != 4) die("each run launches a graph on each device");
+	if(num_waits != 2 + 2 * 2) die("a part of a run waits for other events than those of the other device, or the end of a run for others than its parts");
+	for(const auto& [memory, address] : allocated) backend.deallocate(memory, address, 64, 16);
+	if(!backend.release()) die("the devices are not idle");
+}
+
 } // namespace
 
 int main() {
 	emulated_cuda::configure({});
+	check_waits_of_parts();
 	std::printf("calls per step of all ranks\nranks  border");
 	for(const auto kind : counted_calls) std::printf("  %18s", name_of(kind));
 	std::printf("  %6s\n", "sum");
