@@ -43,6 +43,8 @@ _JOINED_BYTES = 1 << 16
 #: To fetch up to so many bytes from several devices, one kernel of the device that lacks them is faster than copy
 #: engines. At most cuda_small_copies::max_bytes: copy engines fetch more than that in any case.
 _GATHERED_BYTES = 1 << 20
+#: Submits wait while the run keeps more of dropped buffers for work that is held back or unfinished. Tests set less.
+MOST_KEPT_BYTES = 1 << 30
 #: Periods of replays run as graphs of CUDA. Tests compare with a run without them.
 RUNS_GRAPHS = True
 #: Lanes wait for each other; otherwise the host waits for an operation before it issues one that depends on it. Tests
@@ -208,6 +210,7 @@ def make_scheduler(
         planning,
         executor,
         run_ahead=settings.run_ahead,
+        most_kept_bytes=MOST_KEPT_BYTES,
         idle_spin_s=idle_spin_s,
         trace=watchers.recorder,
         graphs=None if watchers.graphs is None else watchers.graphs.log,

@@ -463,7 +463,7 @@ class Runtime:
         try:
             if record.id in self.completion.kept:
                 self.completion.note_death(record.id)
-            self.scheduler.destroy_buffer(record.id)
+            self.scheduler.destroy_buffer(record.id, record.num_bytes)
             self.labels.pop(record.id, None)
         except Exception:  # noqa: BLE001, S110 - an interpreter that goes down has taken contextlib away
             pass

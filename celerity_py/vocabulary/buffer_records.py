@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from celerity_py.vocabulary.submissions import Site
 
+_MORE_THAN_ANY_MEMORY = 1 << 50
+
 
 class BufferOwner(Protocol):
     """The runtime, as far as buffers know it."""
@@ -93,6 +95,11 @@ class BufferRecord:
     def checks_values(self) -> bool:
         """Whether the values of arrays are checked that go into the buffer, and not only their dtypes."""
         return self.runtime.checks_values
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all its elements. Of a buffer that no memory holds as a whole, a bound that no memory reaches."""
+        return min(self.box.size * self.dtype.itemsize, _MORE_THAN_ANY_MEMORY)
 
     @property
     def label(self) -> str:

@@ -224,7 +224,7 @@ std::vector<std::thread> start_workers(executor_loop& executor) {
 void run_program(const std::uint32_t seed, const ending how) {
 	executor_loop executor(executor_options{1, rank_id(0), num_devices, seed % 3 == 0, seed % 5 == 0, seed % 7 == 0});
 	auto plan = std::make_unique<planner>(executor, seed);
-	executor.set_progress_callback([&](const task_id task, bool) { plan->notify_reached(task); });
+	executor.set_callbacks({.progress = [&](const task_id task, bool) { plan->notify_reached(task); }, .load = {}, .freed = {}});
 	std::vector<double> result(num_elements[seed % 2], 0.0);
 	std::atomic<bool> is_over{false};
 

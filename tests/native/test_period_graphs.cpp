@@ -92,7 +92,8 @@ class program {
   public:
 	program(const int ordinal, const bool with_graphs)
 	    : m_executor(executor_options{}, [&](event_count& completions) { return make_backend(ordinal, with_graphs, completions); }) {
-		m_executor.set_progress_callback([this](const task_id reached, const bool is_epoch) { note_reached(reached, is_epoch); });
+		m_executor.set_callbacks(
+		    {.progress = [this](const task_id reached, const bool is_epoch) { note_reached(reached, is_epoch); }, .load = {}, .freed = {}});
 		m_driver = std::thread([this] { drive(); });
 		m_host_tasks = std::thread([this] { call_host_tasks(); });
 		begin();

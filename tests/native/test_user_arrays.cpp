@@ -70,7 +70,7 @@ class rank_with_arrays : public rank {
 		while(m_completed < submission.value) std::this_thread::sleep_for(1ms);
 		m_executor.allocations().unregister_user_memory(number);
 		if(!std::equal(expected.begin(), expected.end(), m_result.data())) die("the fence gives other values");
-		for(const auto made : buffers) m_scheduler.destroy_buffer(made);
+		for(const auto made : buffers) m_scheduler.destroy_buffer(made, 0);
 		wait(epoch_action::none);
 		wait(epoch_action::shutdown);
 	}

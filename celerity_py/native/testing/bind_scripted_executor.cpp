@@ -65,7 +65,7 @@ nb::tuple make(const executor_options& options, const std::uint32_t compute_lane
 		devices = made.get();
 		return made;
 	});
-	executor->set_progress_callback([devices](const task_id task, bool) { devices->note_reached(task); });
+	executor->set_callbacks({.progress = [devices](const task_id task, bool) { devices->note_reached(task); }, .load = {}, .freed = {}});
 	const nb::object owner = nb::cast(executor.release(), nb::rv_policy::take_ownership);
 	const nb::object driver = nb::cast(devices, nb::rv_policy::reference);
 	nb::setattr(driver, "executor", owner); // which owns it

@@ -89,6 +89,7 @@ memory_holders dispatcher::find_holders(const alloc_instruction& lacking) const 
 
 template <>
 void dispatcher::execute(const issue& item, const free_instruction& free) {
+	m_state.freed_bytes += free.size_bytes;
 	if(free.allocation.is_of_user()) {
 		m_state.allocations.unregister_user_memory(free.allocation.user_number());
 		m_state.events.add(user_free_event{free.allocation.user_number()});

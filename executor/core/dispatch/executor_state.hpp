@@ -47,6 +47,7 @@ struct executor_state {
 	request_rules rules;
 	std::vector<instruction_id> done;   ///< complete, as the engine has yet to hear
 	std::vector<reached_task> reached;  ///< since the last round
+	std::uint64_t freed_bytes = 0;      ///< since the last round
 	const instruction* current = nullptr; ///< being issued, for the message if that fails
 
 	/// To be called before anything but a signal is put on a lane, allocated or freed, and before the thread waits.

@@ -79,6 +79,18 @@ bool executor_loop::release_devices() {
 	return true;
 }
 
+bool executor_loop::is_idle(const std::uint64_t num_handed_over) {
+	const std::lock_guard lock(m_state_mutex);
+	if(m_state.engine.num_submitted() < num_handed_over) return false;
+	bool only_waits = true;
+	m_state.engine.for_each_live([&](const out_of_order_engine::live_instruction& live) {
+		if(!live.is_issued || live.policy == issue_policy::clock) return;
+		const auto category = std::visit([](const auto& operation) { return operation.traits.category; }, live.payload->operation);
+		only_waits &= live.num_ids == 1 && category == instruction_category::transfer;
+	});
+	return only_waits;
+}
+
 std::vector<active_instruction> executor_loop::active_instructions() {
 	const std::lock_guard lock(m_state_mutex);
 	std::vector<active_instruction> active;

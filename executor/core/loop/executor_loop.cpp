@@ -5,6 +5,7 @@
 #include <exception>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "backends/cpu/cpu_backend.hpp"
 #include "dispatch/executor_trace.hpp"
@@ -71,8 +72,8 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 			std::swap(progress, m_state.reached);
 		}
 		// Before the events: a fence that is fulfilled may be followed by a program that ends.
-		if(m_progress) {
-			for(const auto& reached : progress) m_progress(reached.task, reached.is_epoch);
+		if(m_callbacks.progress) {
+			for(const auto& reached : progress) m_callbacks.progress(reached.task, reached.is_epoch);
 		}
 		progress.clear();
 		must_return |= event_count::clock::now() >= deadline;
@@ -133,10 +134,11 @@ bool executor_loop::work() {
 			if(!has_progressed || m_lanes.is_due()) has_progressed |= complete_lanes(m_lanes.poll());
 			if(!has_progressed) break;
 			has_worked = true;
+			if(const auto bytes = std::exchange(m_state.freed_bytes, 0); bytes > 0 && m_callbacks.freed) m_callbacks.freed(bytes);
 			if(m_state.engine.is_shared()) m_loads.note(m_state.engine);
-			if(m_state.engine.is_shared() && (round + 1) % rounds_per_load_call == 0) m_loads.tell();
+			if(m_state.engine.is_shared() && (round + 1) % rounds_per_load_call == 0 && m_callbacks.load) m_callbacks.load();
 		}
-		if(has_worked && m_state.engine.is_shared()) m_loads.tell();
+		if(has_worked && m_state.engine.is_shared() && m_callbacks.load) m_callbacks.load();
 	} catch(const device_failure& error) { enter_failure(error.what(), executor_failure::kind_type::device); } catch(memory_shortage& error) {
 		enter_failure(error.what(), executor_failure::kind_type::memory).shortage = std::move(error.holders);
 	} catch(const peer_failure& error) {

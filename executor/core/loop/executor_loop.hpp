@@ -35,10 +35,15 @@
 
 namespace celerity {
 
+/// Called on the executor thread. All may be empty.
+struct executor_callbacks {
+	std::function<void(task_id, bool is_epoch)> progress; ///< told of every horizon and epoch that is complete, without locks held
+	std::function<void()> load;                           ///< with queues of several priorities: `has_at_most` may have changed; with locks held
+	std::function<void(std::uint64_t bytes)> freed;       ///< told of memory that has been freed, with locks held
+};
+
 class executor_loop final : public instruction_sink {
   public:
-	using progress_callback = std::function<void(task_id, bool is_epoch)>;
-	using load_callback = std::function<void()>;
 	using backend_factory = std::function<std::unique_ptr<backend>(event_count&)>;
 
 	/// With the CPU backend.
@@ -48,10 +53,8 @@ class executor_loop final : public instruction_sink {
 	executor_loop& operator=(const executor_loop&) = delete;
 	~executor_loop();
 
-	/// Told of every horizon and epoch that is complete, on the executor thread, without locks held. Set it before the first batch.
-	void set_progress_callback(progress_callback callback) { m_progress = std::move(callback); }
-	/// With queues of several priorities: called when `has_at_most` may have changed, on the executor thread, with locks held. Set it before the first batch.
-	void set_load_callback(load_callback callback) { m_loads.set_callback(std::move(callback)); }
+	/// Before the first batch.
+	void set_callbacks(executor_callbacks callbacks) { m_callbacks = std::move(callbacks); }
 
 	/// For the start of direct transfers, before the first batch: every rank of a host gives its offer to the others, opens theirs, and names those with whom
 	/// both sides have succeeded. Null if this executor has no direct transfers.
@@ -63,6 +66,7 @@ class executor_loop final : public instruction_sink {
 	bool has_at_most(const queue_priority queue, const std::uint64_t most, const std::uint64_t num_handed_over) const override {
 		return m_loads.has_at_most(queue, most, num_handed_over);
 	}
+	bool is_idle(std::uint64_t num_handed_over) override;
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_time.set_scheduler_busy(busy); }
 
@@ -110,7 +114,7 @@ class executor_loop final : public instruction_sink {
   private:
 	const bool m_may_spin;
 	const bool m_is_observed; ///< by a timeline or a profiler
-	progress_callback m_progress;
+	executor_callbacks m_callbacks;
 	queue_loads m_loads;
 	event_count m_wake_up;
 	std::atomic<bool> m_is_woken{false};

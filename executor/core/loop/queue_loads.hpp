@@ -4,8 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
-#include <utility>
 
 #include "engine/out_of_order_engine.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
@@ -15,12 +13,6 @@ namespace celerity {
 /// The unfinished instructions of each queue, for threads that submit. One thread writes, and any thread reads.
 class queue_loads {
   public:
-	/// Called by tell(). Before the first instruction.
-	void set_callback(std::function<void()> callback) { m_callback = std::move(callback); }
-	/// `has_at_most` may have changed.
-	void tell() const {
-		if(m_callback) m_callback();
-	}
 	void note(const out_of_order_engine& engine) {
 		for(queue_priority queue = 0; queue <= max_queue_priority; ++queue) m_unfinished[queue].store(engine.num_live_of(queue), std::memory_order_relaxed);
 		m_num_known.store(engine.num_submitted(), std::memory_order_release);
@@ -31,7 +23,6 @@ class queue_loads {
 	}
 
   private:
-	std::function<void()> m_callback;
 	std::array<std::atomic<std::uint64_t>, max_queue_priority + 1> m_unfinished{};
 	std::atomic<std::uint64_t> m_num_known{0};
 };

@@ -58,6 +58,7 @@ struct buffer_state {
 	std::vector<await_push_command> receives; ///< that no task has read yet
 	bool has_warned = false; ///< of many allocations, in any memory
 	bool is_dropped = false; ///< by the program
+	std::uint64_t condemned_bytes = 0; ///< once it is dropped: of the allocations that will be freed, as far as is known
 	recent_buffers::round last_use = 0;
 };
 /// A part of the buffer in one memory.

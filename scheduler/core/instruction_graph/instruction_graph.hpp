@@ -51,7 +51,8 @@ class instruction_graph_generator {
 	anticipation& wants() { return m_anticipation; }
 	const anticipation& wants() const { return m_anticipation; }
 	/// The program will not use the buffer in any further command; `destroy_buffer` follows.
-	void announce_destruction(const buffer_id id) { m_memory.at(id).is_dropped = true; }
+	void announce_destruction(const buffer_id id) { m_memory.condemn(id); }
+	const rank_memory& memory() const { return m_memory; }
 	/// Appends the instructions of `cmd`, in topological order.
 	void compile(const command& cmd, execution_plan&& plan, instruction_batch& out);
 

@@ -31,9 +31,20 @@ void rank_memory::create_buffer(const buffer_info& info) {
 	m_buffers.emplace(info.id, std::move(buffer));
 }
 
+void rank_memory::condemn(const buffer_id id) {
+	auto& buffer = m_buffers.at(id);
+	buffer.is_dropped = true;
+	for(const auto& memory : buffer.memories) {
+		for(const auto& allocation : memory.allocations) buffer.condemned_bytes += allocation.size_bytes;
+		for(const box& wanted : memory.anticipated) buffer.condemned_bytes += static_cast<std::size_t>(wanted.area()) * buffer.info.element_size_bytes;
+	}
+	m_num_condemned_bytes += buffer.condemned_bytes;
+}
+
 void rank_memory::destroy_buffer(const command_phase& now, const buffer_id id) {
 	const auto it = m_buffers.find(id);
 	assert(it != m_buffers.end());
+	m_num_condemned_bytes -= it->second.condemned_bytes; // the instructions tell what it really is
 	for(const auto& memory : it->second.memories) {
 		for(const auto& allocation : memory.allocations) free_allocation(now, allocation);
 	}
@@ -192,7 +203,12 @@ staging_allocation& rank_memory::acquire_staging(const command_phase& now, const
 void rank_memory::free_allocation(const command_phase& now, const allocation_state& allocation) {
 	instruction_builder free(m_history, now);
 	free.follow_users(allocation);
-	free.emit(free_instruction{allocation.id, allocation.size_bytes}, priorities::free);
+	emit_free(free, allocation.id, allocation.size_bytes);
+}
+
+instruction_id rank_memory::emit_free(instruction_builder& free, const allocation_id id, const std::size_t size_bytes) {
+	m_num_condemned_bytes += size_bytes;
+	return free.emit(free_instruction{id, size_bytes}, priorities::free);
 }
 
 void rank_memory::free_staging(const command_phase& now) {
@@ -201,7 +217,7 @@ void rank_memory::free_staging(const command_phase& now) {
 			instruction_builder free(m_history, now);
 			free.follow(staging.ready, dependency_kind::output);
 			for(const instruction_id use : staging.uses) free.follow(use, dependency_kind::anti);
-			free.emit(free_instruction{staging.id, staging.size_bytes}, priorities::free);
+			emit_free(free, staging.id, staging.size_bytes);
 		}
 		pool.clear();
 	}

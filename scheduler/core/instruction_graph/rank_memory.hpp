@@ -27,6 +27,8 @@ class rank_memory {
 	    : m_history(history), m_notify(std::move(notify)), m_num_memories(capabilities.num_memories()), m_staging(m_num_memories) {}
 
 	void create_buffer(const buffer_info& info);
+	/// The program has dropped the buffer. Commands that use it may still be held back; then `destroy_buffer` follows.
+	void condemn(buffer_id id);
 	/// Frees the buffer's allocations after their last use.
 	void destroy_buffer(const command_phase& now, buffer_id id);
 	buffer_state& at(const buffer_id id) { return m_buffers.at(id); }
@@ -50,6 +52,8 @@ class rank_memory {
 	staging_allocation& acquire_staging(const command_phase& now, memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
 	void free_staging(const command_phase& now);
 
+	/// Of all instructions so far that free memory, and of all that will free memory of condemned buffers. The latter is an estimate.
+	std::uint64_t num_condemned_bytes() const { return m_num_condemned_bytes; }
 	/// Throws std::logic_error if the state contradicts itself. For tests.
 	void validate() const;
 	/// Of growth that is only expected, by memory id. The length is the number of memories.
@@ -64,6 +68,7 @@ class rank_memory {
 	std::unordered_map<buffer_id, buffer_state> m_buffers;
 	recent_buffers m_recent;
 	std::array<std::uint64_t, max_memories> m_last_raw_allocation{};
+	std::uint64_t m_num_condemned_bytes = 0;
 	std::vector<std::deque<staging_allocation>> m_staging; ///< by memory id
 
 	void allocate_contiguous(const command_phase& now, buffer_state& buffer, memory_id memory, box_vector&& wanted);
@@ -76,6 +81,7 @@ class rank_memory {
 	    const box& allocated);
 	staging_allocation make_staging(const command_phase& now, memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
 	void free_allocation(const command_phase& now, const allocation_state& allocation);
+	instruction_id emit_free(instruction_builder& free, allocation_id id, std::size_t size_bytes);
 	void validate_buffer(const buffer_state& buffer) const;
 	void validate_allocations(const buffer_state& buffer, memory_id memory) const;
 

@@ -20,6 +20,7 @@ constexpr std::uint64_t max_waiting_run_aheads = 8;
 
 void pacing::release() {
 	m_is_released.store(true);
+	m_contents.lift_bound();
 	notify_progress();
 }
 
@@ -64,6 +65,7 @@ pacing::submit_limits pacing::limits_of(const queue_priority queue, const bool i
 }
 
 bool pacing::may_submit(const queue_priority queue, const bool is_replay) const {
+	if(m_contents.is_full()) return false;
 	const bool is_waiting = queue == 0 && m_is_throttled.load(std::memory_order_relaxed);
 	return (!is_waiting && !is_behind_by(limits_of(queue, is_replay).block)) || is_short_of_work(queue, 2);
 }
@@ -72,7 +74,7 @@ bool pacing::throttle(const std::chrono::milliseconds limit, const queue_priorit
 	if(may_submit(queue, is_replay)) return true;
 	const bool must_fall_to_half = queue == 0 && !is_replay;
 	if(must_fall_to_half) m_is_throttled = true;
-	const auto may_go_on = [&] { return !is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1); };
+	const auto may_go_on = [&] { return m_contents.has_room() && (!is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1)); };
 	std::unique_lock lock(m_mutex);
 	m_num_waiters.fetch_add(1);
 	const auto seen = m_num_let_go;
@@ -99,7 +101,7 @@ void pacing::notify_progress() {
 	if(m_num_waiters.load() == 0) return;
 	{
 		const std::lock_guard lock(m_mutex); // a waiter is either before its test or asleep
-		if(!is_behind_by({1, 1})) ++m_num_let_go;
+		if(!is_behind_by({1, 1}) && m_contents.has_room()) ++m_num_let_go;
 	}
 	m_progress.notify_all();
 }
@@ -115,12 +117,18 @@ void pacing::note_accounted() {
 	notify_progress();
 }
 
+void pacing::note_freed(const std::uint64_t bytes) {
+	m_contents.add(-static_cast<std::int64_t>(bytes));
+	notify_progress();
+}
+
 void pacing::note_executed_horizon() {
 	m_executed_horizons.fetch_add(1, std::memory_order_release);
 	notify_progress();
 }
 
 void pacing::give_up() {
+	m_contents.lift_bound();
 	m_num_planned.store(~std::uint64_t{0} >> 1);
 	m_num_accounted.store(~std::uint64_t{0} >> 1);
 	notify_progress();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "kept_contents.hpp"
 #include "vocabulary/instruction_sink.hpp"
 #include "vocabulary/task.hpp"
 
@@ -23,12 +24,14 @@ struct pacing_settings {
 	std::size_t num_devices = 1;
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
+	/// See kept_contents: beyond that, `throttle` blocks as well.
+	std::uint64_t most_kept_bytes = std::uint64_t{1} << 30U;
 };
 
 /// How far the program is ahead of planning and execution, and how long a submit waits. Any thread may call any function.
 class pacing {
   public:
-	pacing(const pacing_settings& settings, const instruction_sink& sink) : m_settings(settings), m_sink(sink) {}
+	pacing(const pacing_settings& settings, const instruction_sink& sink) : m_settings(settings), m_sink(sink), m_contents(settings.most_kept_bytes) {}
 
 	/// Blocks while the application is too far ahead, at most `limit`. Returns true if it may go on.
 	bool throttle(std::chrono::milliseconds limit, queue_priority queue = 0, bool is_replay = false);
@@ -55,6 +58,10 @@ class pacing {
 	void note_planned(std::uint64_t released_horizons, std::uint64_t num_events);
 	/// All that is planned is in the statistics.
 	void note_accounted();
+	/// What the run keeps for work that is held back or not executed.
+	kept_contents& contents() { return m_contents; }
+	/// The executor has freed so many bytes.
+	void note_freed(std::uint64_t bytes);
 	/// The executor has passed one more horizon.
 	void note_executed_horizon();
 	/// Planning has failed. A thread that waits for planning must not wait for ever.
@@ -84,6 +91,7 @@ class pacing {
 
 	pacing_settings m_settings;
 	const instruction_sink& m_sink;
+	kept_contents m_contents;
 	std::mutex m_mutex;
 	std::condition_variable m_progress;
 	std::uint64_t m_num_let_go = 0; ///< all who waited go on, also those who wake up when others are far ahead again; guarded by m_mutex

@@ -19,6 +19,9 @@ constexpr int polls_before_sleep = 64;
 constexpr std::chrono::microseconds longest_hold{100};
 constexpr std::chrono::microseconds longest_hold_behind_work{2000};
 
+/// A program that submits nothing for so long may wait for an effect of work that is held back.
+constexpr std::chrono::milliseconds longest_pause{20};
+
 double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 } // namespace
@@ -27,7 +30,8 @@ scheduler::scheduler(const scheduler_settings& settings, instruction_sink* const
     : m_settings(settings),
       m_partition{settings.pipeline.capabilities.num_ranks, settings.pipeline.capabilities.local_rank, settings.pipeline.capabilities.num_devices},
       m_dry_sink(*this), m_sink(sink != nullptr ? *sink : m_dry_sink),
-      m_pace({settings.run_ahead, settings.pipeline.horizons.step, settings.pipeline.capabilities.num_devices, settings.idle_spin}, m_sink) {}
+      m_pace({settings.run_ahead, settings.pipeline.horizons.step, settings.pipeline.capabilities.num_devices, settings.idle_spin, settings.most_kept_bytes},
+          m_sink) {}
 
 scheduler::~scheduler() { stop(); }
 
@@ -55,12 +59,13 @@ buffer_id scheduler::create_buffer(buffer_info info) {
 	return info.id;
 }
 
-void scheduler::destroy_buffer(const buffer_id id) {
+void scheduler::destroy_buffer(const buffer_id id, const std::uint64_t num_bytes) {
 	{
 		const std::lock_guard lock(m_dead_buffers_mutex);
 		m_dead_buffers.push_back(id);
 	}
-	push(destroy_event{id});
+	m_pace.contents().add(static_cast<std::int64_t>(num_bytes));
+	push(destroy_event{id, num_bytes});
 }
 
 void scheduler::forget_dead_buffers() {
@@ -189,8 +194,7 @@ void scheduler::run() {
 		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, make_observers());
 		std::vector<event> events;
 		auto idle_since = clock::now();
-		bool may_report_idle = true;
-		while(take_input(events, may_report_idle)) {
+		while(take_input(events, pipeline)) {
 			const auto busy_since = clock::now();
 			for(auto& e : events) {
 				if(m_settings.trace == nullptr) {
@@ -199,6 +203,7 @@ void scheduler::run() {
 					handle_traced(pipeline, std::move(e));
 				}
 			}
+			flush_if_no_room(pipeline);
 			finish_replay_without_input(pipeline);
 			const auto busy_until = clock::now();
 			{
@@ -210,8 +215,6 @@ void scheduler::run() {
 			m_pace.note_accounted();
 			idle_since = busy_until;
 			events.clear();
-			// Held commands count as work: an executor that runs dry behind lookahead is starving.
-			may_report_idle = !pipeline.is_holding_back();
 		}
 	} catch(const std::exception& error) {
 		std::string text = std::string("the scheduler failed: ") + error.what();
@@ -225,22 +228,38 @@ void scheduler::run() {
 	}
 }
 
-bool scheduler::take_input(std::vector<event>& out, const bool may_report_idle) {
+void scheduler::flush_if_no_room(scheduling_pipeline& pipeline) {
+	if(!pipeline.is_holding_back() || m_pace.contents().has_room()) return; // a submit waits until there is room
+	m_pace.note_pushed(1);
+	handle(pipeline, flush_event{});
+}
+
+void scheduler::sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipeline& pipeline) {
+	m_is_sleeping = true;
+	const auto is_awake = [this] { return !m_is_sleeping || !m_input.empty() || m_is_stopping; };
+	if(!pipeline.is_holding_back() || m_settings.pipeline.lookahead != lookahead_mode::automatic) return m_wake.wait(lock);
+	if(m_wake.wait_for(lock, longest_pause) == std::cv_status::no_timeout || is_awake()) return;
+	lock.unlock(); // the sink has a lock of its own
+	const bool is_idle = m_sink.is_idle(pipeline.counts().instructions);
+	lock.lock();
+	if(!is_idle || is_awake()) return;
+	m_input.emplace_back(flush_event{});
+	m_pace.note_pushed(1);
+}
+
+bool scheduler::take_input(std::vector<event>& out, const scheduling_pipeline& pipeline) {
 	for(int i = 0; i < polls_before_sleep && !m_has_input.load(std::memory_order_acquire); ++i) std::this_thread::yield();
 	std::unique_lock lock(m_mutex);
 	const auto is_ready = [this] { return (!m_input.empty() && !m_is_paused) || m_is_stopping; };
 	if(!is_ready()) {
-		if(m_on_busy && may_report_idle) m_on_busy(false);
+		if(m_on_busy && !pipeline.is_holding_back()) m_on_busy(false); // an executor that runs dry behind lookahead is starving
 		if(m_settings.idle_spin.count() > 0) {
 			lock.unlock();
 			const auto spin_until = clock::now() + m_settings.idle_spin;
 			while(!m_has_input.load(std::memory_order_acquire) && clock::now() < spin_until) std::this_thread::yield();
 			lock.lock();
 		}
-		while(!is_ready()) {
-			m_is_sleeping = true;
-			m_wake.wait(lock);
-		}
+		while(!is_ready()) sleep(lock, pipeline);
 		m_is_sleeping = false;
 		if(m_on_busy) m_on_busy(true);
 	}
@@ -254,7 +273,7 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	if(auto* const replayed = std::get_if<replay_event>(&e)) return replay(pipeline, std::move(*replayed));
 	if(const auto* const reached = std::get_if<reached_event>(&e)) {
 		pipeline.notify_epoch_reached(reached->reached);
-		return m_pace.note_planned(pipeline.num_released_horizons(), 1);
+		return note_planned(pipeline, 1);
 	}
 	finish_replay(pipeline);
 	if(auto* const submitted = std::get_if<std::shared_ptr<task>>(&e)) {
@@ -267,12 +286,19 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 	} else if(const auto* const destroyed = std::get_if<destroy_event>(&e)) {
 		if(m_settings.graphs != nullptr) m_settings.graphs->destroy_buffer(destroyed->id);
 		pipeline.destroy_buffer(destroyed->id);
+		m_pace.contents().add(-static_cast<std::int64_t>(destroyed->num_bytes));
 	} else if(const auto* const announced = std::get_if<queue_event>(&e)) {
 		pipeline.announce(announced->queue);
 	} else {
 		pipeline.flush();
 	}
-	m_pace.note_planned(pipeline.num_released_horizons(), 1);
+	note_planned(pipeline, 1);
+}
+
+void scheduler::note_planned(const scheduling_pipeline& pipeline, const std::uint64_t num_events) {
+	const std::uint64_t before = std::exchange(m_num_condemned_bytes, pipeline.num_condemned_bytes());
+	if(m_num_condemned_bytes != before) m_pace.contents().add(static_cast<std::int64_t>(m_num_condemned_bytes - before));
+	m_pace.note_planned(pipeline.num_released_horizons(), num_events);
 }
 
 void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
@@ -288,7 +314,7 @@ void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
 	m_rest.first.value += num_tasks;
 	m_rest.repetitions -= planned;
 	m_pace.note_handed_over(m_rest.program->lowest_queue, pipeline.counts().instructions);
-	m_pace.note_planned(pipeline.num_released_horizons(), num_tasks);
+	note_planned(pipeline, num_tasks);
 }
 
 void scheduler::finish_replay(scheduling_pipeline& pipeline) {
@@ -296,7 +322,7 @@ void scheduler::finish_replay(scheduling_pipeline& pipeline) {
 	const auto rest = std::exchange(m_rest, {});
 	pipeline.replay(rest.program, rest.first, rest.repetitions, rest.site, false);
 	m_pace.note_handed_over(rest.program->lowest_queue, pipeline.counts().instructions);
-	m_pace.note_planned(pipeline.num_released_horizons(), rest.program->tasks.size() * rest.repetitions);
+	note_planned(pipeline, rest.program->tasks.size() * rest.repetitions);
 }
 
 void scheduler::finish_replay_without_input(scheduling_pipeline& pipeline) {
@@ -336,6 +362,8 @@ void scheduler::dry_sink::submit(instruction_batch&& batch) {
 			m_owner.notify_reached(horizon->task, false);
 		} else if(const auto* const epoch = std::get_if<epoch_instruction>(&node->operation)) {
 			m_owner.notify_reached(epoch->task, true);
+		} else if(const auto* const free = std::get_if<free_instruction>(&node->operation)) {
+			m_owner.m_pace.note_freed(free->size_bytes);
 		}
 	}
 }

@@ -33,6 +33,8 @@ struct scheduler_settings {
 	std::uint64_t run_ahead = 16;
 	/// The time for which a thread without work looks for more before it sleeps.
 	std::chrono::nanoseconds idle_spin{0};
+	/// See pacing_settings.
+	std::uint64_t most_kept_bytes = std::uint64_t{1} << 30U;
 	std::shared_ptr<trace_recorder> trace = nullptr; ///< null: there is no timeline
 	std::shared_ptr<graph_log> graphs = nullptr; ///< null: nobody wants to see the graphs. It lacks what templates repeat.
 };
@@ -61,7 +63,8 @@ class scheduler {
 	void stop();
 
 	buffer_id create_buffer(buffer_info info);
-	void destroy_buffer(buffer_id id);
+	/// `num_bytes`: of all its elements.
+	void destroy_buffer(buffer_id id, std::uint64_t num_bytes);
 	/// Chooses the cuts that the hints of a task leave open. `submit` does the same; a recording needs it before.
 	void choose_cuts(task& node) const;
 	/// Checks the accesses, then enqueues. Throws access_pattern_error with nothing changed.
@@ -111,6 +114,7 @@ class scheduler {
 	};
 	struct destroy_event {
 		buffer_id id;
+		std::uint64_t num_bytes = 0; ///< counted as kept until this event is planned
 	};
 	struct reached_event {
 		task_id reached;
@@ -149,7 +153,9 @@ class scheduler {
 	std::mutex m_dead_buffers_mutex; ///< buffers may die on any thread
 	std::vector<buffer_id> m_dead_buffers;
 
-	replay_event m_rest; ///< repetitions that wait for the end of their period; scheduler thread
+	// Scheduler thread only.
+	replay_event m_rest; ///< repetitions that wait for the end of their period
+	std::uint64_t m_num_condemned_bytes = 0; ///< by the pipeline, when it was looked at last
 
 	mutable std::mutex m_mutex;
 	std::condition_variable m_wake;
@@ -171,7 +177,12 @@ class scheduler {
 	template <typename Event>
 	std::uint64_t push(Event&& e, std::uint64_t num_events = 1);
 	void run();
-	bool take_input(std::vector<event>& out, bool may_report_idle);
+	bool take_input(std::vector<event>& out, const scheduling_pipeline& pipeline);
+	/// Until there may be input. Adds a flush to the input if the program has submitted nothing for a while, commands are held back, and nothing is executed.
+	void sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipeline& pipeline);
+	/// A submit must not wait for commands that are held back until a later submit comes.
+	void flush_if_no_room(scheduling_pipeline& pipeline);
+	void note_planned(const scheduling_pipeline& pipeline, std::uint64_t num_events);
 	void handle(scheduling_pipeline& pipeline, event&& e);
 	/// Repetitions that end no period of a template may wait for the next event.
 	void replay(scheduling_pipeline& pipeline, replay_event&& event);

@@ -71,6 +71,8 @@ class scheduling_pipeline : private planner {
 	/// Throws std::logic_error if the state contradicts itself. For tests.
 	void validate() const;
 
+	/// See rank_memory.
+	std::uint64_t num_condemned_bytes() const { return m_graphs.instructions.memory().num_condemned_bytes(); }
 	bool is_holding_back() const override { return !m_held.empty(); }
 	const pipeline_counts& counts() const { return m_progress.counts; }
 	/// Horizons handed to the sink so far.

@@ -12,7 +12,7 @@ struct pipeline_counts {
 	std::uint64_t horizons = 0;
 	std::uint64_t commands = 0;
 	std::uint64_t instructions = 0;
-	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch or the user
+	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch, the user, or the scheduler
 	std::uint64_t expanded_repetitions = 0; ///< of recordings, from a template
 	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes, expanded_repetitions)
 };

@@ -16,6 +16,9 @@ class instruction_sink {
 	/// priorities. Any thread.
 	virtual bool has_at_most(queue_priority /*queue*/, std::uint64_t /*most*/, std::uint64_t /*num_handed_over*/) const { return false; }
 
+	/// Whether the sink knows the first `num_handed_over` instructions, and all that is left waits for other ranks. May take a lock of the sink. Any thread.
+	virtual bool is_idle(std::uint64_t /*num_handed_over*/) { return false; }
+
   protected:
 	~instruction_sink() = default; // nobody owns a sink through this type
 };

@@ -97,7 +97,11 @@ class rank {
 	}
 
 	void start() {
-		m_executor.set_progress_callback([this](const task_id reached, const bool is_epoch) { m_scheduler.notify_reached(reached, is_epoch); });
+		m_executor.set_callbacks({
+		    .progress = [this](const task_id reached, const bool is_epoch) { m_scheduler.notify_reached(reached, is_epoch); },
+		    .load = {},
+		    .freed = [this](const std::uint64_t bytes) { m_scheduler.pace().note_freed(bytes); },
+		});
 		m_scheduler.set_failure_callback([](const std::string& text) { die(text); });
 		for(queue_priority queue = 1; queue < m_how.num_priorities; ++queue) {
 			m_executor.prepare_queue(queue, queue + 1 == m_how.num_priorities ? m_how.share : 0.0);
