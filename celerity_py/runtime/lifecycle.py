@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from celerity_py import _native, configuration
-from celerity_py.executor.network.launch_detection import detect_launch, find_place, make_communicator
+from celerity_py.executor.network.communicator_choice import make_communicator
+from celerity_py.executor.network.launch_detection import detect_launch, find_place
 from celerity_py.runtime import forks, log
 from celerity_py.runtime.run_state import Phase
 from celerity_py.runtime.runtime import Runtime

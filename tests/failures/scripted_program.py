@@ -14,7 +14,7 @@ from celerity_py._native import ActiveInstruction
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.interpreter_settings import register_exit_hook
 from celerity_py.executor.live_executor import LiveExecutor
-from celerity_py.executor.network.launch_detection import make_communicator
+from celerity_py.executor.network.communicator_choice import make_communicator
 from tests.support.planned_rank import Planned
 from tests.support.scripted_executor import ScriptedExecutor, ScriptedRuntime
 

@@ -70,8 +70,8 @@ INSTALLED = {
         user_frames
     """,
     "celerity_py/executor/network": """
-        __init__ attendance communicator direct_peers launch_detection local_communicator mpi_communicator
-        mpi_library pacing rank_process strided_layout
+        __init__ attendance communicator communicator_choice direct_peers launch_detection local_communicator
+        mpi_communicator mpi_library pacing rank_process strided_layout
     """,
     "celerity_py/executor/watch": """
         __init__ blocked_calls ended_processes leftovers program_activity program_comparison progress_watchdog

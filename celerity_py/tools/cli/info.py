@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import celerity_py as celerity
 from celerity_py import _native, configuration
-from celerity_py.executor.network.launch_detection import detect_launch, find_place, make_communicator
+from celerity_py.executor.network.communicator_choice import make_communicator
+from celerity_py.executor.network.launch_detection import detect_launch, find_place
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.executor.quantities import format_bytes
 from celerity_py.runtime import lifecycle

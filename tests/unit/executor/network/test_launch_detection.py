@@ -110,7 +110,7 @@ def bare_environment() -> dict[str, str]:
 def test_without_a_launcher_there_is_one_rank_and_mpi_is_not_imported() -> None:
     program = (
         "import sys\n"
-        "from celerity_py.executor.network.launch_detection import make_communicator\n"
+        "from celerity_py.executor.network.communicator_choice import make_communicator\n"
         "assert make_communicator().size == 1\n"
         "assert 'mpi4py.MPI' not in sys.modules\n"
     )
@@ -122,7 +122,7 @@ def test_a_launcher_without_mpi4py_is_an_error_that_names_what_to_install() -> N
         "import sys\n"
         "sys.modules['mpi4py'] = None\n"
         "sys.modules['mpi4py.MPI'] = None\n"
-        "from celerity_py.executor.network.launch_detection import make_communicator\n"
+        "from celerity_py.executor.network.communicator_choice import make_communicator\n"
         "make_communicator()\n"
     )
     environment = bare_environment() | {"PMI_SIZE": "3", "PMI_RANK": "0"}
@@ -147,7 +147,7 @@ def mpi_vendor() -> str:
 def test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error() -> None:
     if mpi_vendor() == "Open MPI":
         pytest.skip("Open MPI ends processes that srun has started without PMIx, before anybody can ask it")
-    program = "from celerity_py.executor.network.launch_detection import make_communicator\nmake_communicator()\n"
+    program = "from celerity_py.executor.network.communicator_choice import make_communicator\nmake_communicator()\n"
     environment = bare_environment() | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, timeout=60, env=environment, capture_output=True, text=True
