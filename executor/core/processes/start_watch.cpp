@@ -25,7 +25,7 @@ using clock = std::chrono::steady_clock;
 constexpr const char* thread_name = "celerity-start";
 /// The name of a process that has come to the end of its program, and may stand in MPI_Finalize for ever: `rank_process.py` gives it.
 constexpr const char* name_at_end = "celerity-ended";
-constexpr auto look_interval = 1s;
+constexpr auto look_at_ranks_interval = 1s;
 /// A rank counts as ended only if its process has been missing for so long: a wrapper may be about to start it.
 constexpr auto ended_patience = 2s;
 constexpr auto speaker_patience = 3s;
@@ -120,7 +120,7 @@ void start_watch::run() {
 	auto last_complete = start;
 	auto last_moved = start;
 	bool has_reported = false;
-	for(auto next = start + look_interval; sleep_until(next); next += look_interval) {
+	for(auto next = start + look_at_ranks_interval; sleep_until(next); next += look_at_ranks_interval) {
 		const auto here = look_around();
 		const auto ended = find_ended(here);
 		const auto now = clock::now();
@@ -190,7 +190,7 @@ std::set<std::uint32_t> start_watch::find_ended(const neighbours& here) {
 
 bool start_watch::are_still(const neighbours& here) {
 	const auto least =
-	    static_cast<std::uint64_t>(busy_share * static_cast<double>(sysconf(_SC_CLK_TCK)) * std::chrono::duration<double>(look_interval).count());
+	    static_cast<std::uint64_t>(busy_share * static_cast<double>(sysconf(_SC_CLK_TCK)) * std::chrono::duration<double>(look_at_ranks_interval).count());
 	bool is_missing = false;
 	bool is_busy = false;
 	for(const auto& [rank, found] : here) {
