@@ -110,8 +110,8 @@ test-python: $(VENV)/.installed
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; mkdir -p build; \
 	timeout 1400 python -m pytest $(wildcard tests/failures tests/apps) --ignore $(BENCHMARK_TESTS) > build/test-programs.log 2>&1 & programs=$$!; \
 	trap 'kill $$programs 2> /dev/null' INT TERM; \
-	timeout 1400 python -m pytest $(wildcard tests/unit tests/property $(BENCHMARK_TESTS)) --hypothesis-profile=$(PROPERTY_PROFILE); units=$$?; \
-	wait $$programs; programs=$$?; cat build/test-programs.log; exit $$((units | programs))
+	timeout 1400 python -m pytest $(wildcard tests/unit tests/property $(BENCHMARK_TESTS)) --hypothesis-profile=$(PROPERTY_PROFILE) && units=0 || units=$$?; \
+	wait $$programs && programs=0 || programs=$$?; cat build/test-programs.log; exit $$((units | programs))
 
 # In the folder of the editable installation. The CUDA backend runs there on an emulated driver.
 test-native: $(VENV)/.installed

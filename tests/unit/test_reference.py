@@ -121,7 +121,7 @@ def test_a_docstring_explains_arguments_result_and_exceptions(entry: Entry) -> N
     signature = inspect.signature(entry.value)
     sections = sections_of(entry.value)
     arguments = [name for name in signature.parameters if name not in {"self", "cls"}]
-    assert re.findall(r"^    (\w+): ", sections.get("Args", ""), flags=re.MULTILINE) == arguments
+    assert re.findall(r"^    \*{0,2}(\w+): ", sections.get("Args", ""), flags=re.MULTILINE) == arguments
     if arguments and entry.name != "Future.add_done_callback":
         assert "Raises" in sections
     if signature.return_annotation not in {None, "None"}:

@@ -213,7 +213,9 @@ bool start_watch::is_speaker(const neighbours& here) const {
 void start_watch::report(const neighbours& here, const std::set<std::uint32_t>& ended, const clock::duration waited, const bool gives_up) const {
 	std::string text = "celerity_py, rank " + std::to_string(m_options.rank) + ": waiting for other ranks for "
 	                   + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) + " s, to connect with them. ";
-	if(!ended.empty()) text += "The process of " + list_of(ended) + " has ended without a queue or buffer. ";
+	if(!ended.empty())
+		text += (ended.size() == 1 ? "The process of " : "The processes of ") + list_of(ended) + (ended.size() == 1 ? " has" : " have")
+		        + " ended without a queue or buffer. ";
 	bool are_all_here = ended.empty() && !here.empty();
 	for(const auto& [rank, found] : here) {
 		if(found.is_waiting) continue;
