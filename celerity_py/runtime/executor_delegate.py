@@ -56,17 +56,17 @@ class RuntimeDelegate:
 
         Args:
             completion: The table of submissions.
-            state: Of the run.
+            state: The state of the run.
             user_memory: The arrays of the program that buffers use.
-            binders: By device, they call Python kernels.
-            checks: Look at each call; None without CHECK.
-            empty_reductions: Looks for reductions over nothing.
-            labels: Label and number of dimensions of buffers whose handles live, by id.
-            rank: Of this process.
+            binders: The objects that call Python kernels, by device.
+            checks: The checks of each call; None without CHECK.
+            empty_reductions: The search for reductions over nothing.
+            labels: The label and number of dimensions of each buffer whose handle lives, by id.
+            rank: The rank of this process.
             size: The number of ranks.
-            lets_others_pass: Called with the ticket of a host task that waits for other ranks; None if such a task
-                holds nothing up.
-            failed: Lets the runtime enter the state *failed*; any thread.
+            lets_others_pass: A function that takes the ticket of a host task which waits for other ranks; None if
+                such a task holds nothing up.
+            failed: A function that lets the runtime enter the state *failed*; any thread may call it.
         """
         self._completion = completion
         self._submissions = completion.submissions
@@ -78,7 +78,7 @@ class RuntimeDelegate:
         self._rank = rank
         self._size = size
         self._lets_others_pass = lets_others_pass
-        #: Lets the calling thread, which may run user code from now on, not call the runtime.
+        #: Refuses later calls of the runtime by the calling thread, which may run user code from now on.
         self.enter_thread = state.enter_thread
         #: Lets the runtime enter the state *failed*.
         self.failed = failed
@@ -184,9 +184,9 @@ def explain_violation(
 
     Args:
         submission: The kernel.
-        access: Counts the accesses among the arguments, and behind them the reductions.
-        index: Of the element, in the buffer.
-        declared: Boxes of the access; none of a reduction.
+        access: The number of the access, from 0. The reductions follow behind all accesses.
+        index: The coordinates of the element in the buffer.
+        declared: The boxes of the access; a reduction has none.
     """
     ports = [arg for arg in submission.args if arg.__class__ is Port]
     if access >= len(ports):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Watchers(NamedTuple):
-    """Those that are told of each event of a run; None if the settings do not want them."""
+    """The parts of a run that are told of its events. A part is None if the settings do not want it."""
 
     recorder: _native.TraceRecorder | None  # of the timeline
     ranges: _native.ProfilerRanges | None
@@ -71,13 +71,13 @@ def make_executor(
     """The native executor of this rank.
 
     Args:
-        settings: Of the run.
-        communicator: Connects the ranks.
-        devices: Of this rank.
-        watchers: Of its events.
-        folds: Combine partial results on GPUs; None on CPU devices.
+        settings: The settings of the run.
+        communicator: The connection of the ranks.
+        devices: The devices of this rank.
+        watchers: The parts that are told of its events.
+        folds: The kernels that combine partial results on GPUs; None on CPU devices.
         may_be_direct: Whether this rank offers its memory to the other ranks of its host.
-        idle_spin_s: Its thread looks for work so long before it sleeps, in seconds.
+        idle_spin_s: The time for which its thread looks for work before it sleeps, in seconds.
 
     Raises:
         ResourceError: If the GPUs cannot be set up.
@@ -181,13 +181,13 @@ def make_scheduler(
     """The native scheduler of this rank.
 
     Args:
-        settings: Of the run. A dry run plans for the rank that they name.
-        communicator: Connects the ranks.
-        devices: Of this rank.
-        watchers: Of its events.
-        executor: Gets the instructions; a dry run has none.
-        direct_ranks: By rank, whether it exchanges data with this one from device memory to device memory.
-        idle_spin_s: Its thread looks for work so long before it sleeps, in seconds.
+        settings: The settings of the run. A dry run plans for the rank that they name.
+        communicator: The connection of the ranks.
+        devices: The devices of this rank.
+        watchers: The parts that are told of its events.
+        executor: The executor that gets the instructions; a dry run has none.
+        direct_ranks: Whether a rank exchanges data with this one from device memory to device memory, by rank.
+        idle_spin_s: The time for which its thread looks for work before it sleeps, in seconds.
     """
     planning = _native.PlanningSettings(
         num_ranks=settings.dry_run_ranks or communicator.size,

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -198,21 +199,21 @@ class Runtime:
 
     def _make_live_executor(self, executor: _native.Executor) -> LiveExecutor:
         settings = self.configuration
-        parts = (self.completion, self.state, self.user_memory)
-        named: dict[str, Any] = {
-            "binders": self.binders,
-            "checks": self.call_checks,
-            "empty_reductions": self.empty_reductions,
-            "labels": self.labels,
-            "rank": self.rank,
-            "size": self.size,
-            "lets_others_pass": executor.host_task_waits if settings.sync else None,
-            "failed": self.failed,
-        }
         if settings.live:
             self._live_view = LiveView(self.rank, executor, self.scheduler, self.completion, self.at_stop)
-        delegate = (
-            RuntimeDelegate(*parts, **named) if self.ranges is None else ProfiledDelegate(self.ranges, *parts, **named)
+        kind = RuntimeDelegate if self.ranges is None else partial(ProfiledDelegate, self.ranges)
+        delegate = kind(
+            self.completion,
+            self.state,
+            self.user_memory,
+            binders=self.binders,
+            checks=self.call_checks,
+            empty_reductions=self.empty_reductions,
+            labels=self.labels,
+            rank=self.rank,
+            size=self.size,
+            lets_others_pass=executor.host_task_waits if settings.sync else None,
+            failed=self.failed,
         )
         return make_live_executor(
             *(settings, self.communicator, executor, delegate),

@@ -14,6 +14,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from celerity_py.executor.network.mpi_library import MPI
+from celerity_py.executor.network.pacing import sleep_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +23,6 @@ _HUB: Final = 0
 _COMES: Final = -1  # from another rank to the hub
 _ALL_COME: Final = -2  # the hub's answer; all other messages are the number of a rank that has left
 _TAG: Final = 0
-_SHORTEST_SLEEP_S: Final = 20e-6
-_LONGEST_SLEEP_S: Final = 2e-3
-_SLEEP_SHARE: Final = 1 / 8  # of the wait so far
 _LEAVE_PATIENCE_S: Final = 1.0  # MPI_Finalize waits for the others as well, so little is lost
 
 
@@ -112,7 +110,7 @@ def _poll(is_over: Callable[[], bool], limit_s: float | None = None) -> None:
         waited_s = time.monotonic() - start_s
         if limit_s is not None and waited_s > limit_s:
             return
-        time.sleep(min(max(waited_s * _SLEEP_SHARE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S))
+        time.sleep(sleep_s(waited_s))
 
 
 def leave_all(attendances: list[Attendance]) -> None:

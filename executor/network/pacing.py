@@ -25,6 +25,11 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def sleep_s(waited_s: float) -> float:
+    """How long a thread that has waited so long for a message may sleep before it looks again, in seconds."""
+    return min(max(waited_s * _PATIENCE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S)
+
+
 class Pacing:
     """Decides between spinning, sleeping and blocking, from the time since something last moved.
 
@@ -61,4 +66,4 @@ class Pacing:
                     least_s = min(max(since_arrival_s * _DIRECT_PATIENCE, least_s), _LONGEST_SLEEP_S)
         if self._is_spinning or since_progress_s < self._tight_s:
             return least_s
-        return max(least_s, min(max(since_progress_s * _PATIENCE, _SHORTEST_SLEEP_S), _LONGEST_SLEEP_S))
+        return max(least_s, sleep_s(since_progress_s))

@@ -58,6 +58,3 @@ def _launchers() -> list[int]:
     except (OSError, ValueError, IndexError):
         pass  # a process of another user
     return found
-
-
-__all__ = ["NeighbourWatch", "watch_processes"]
