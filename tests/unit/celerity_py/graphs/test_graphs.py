@@ -411,12 +411,19 @@ def test_a_file_in_the_place_of_the_folder_is_noticed_at_the_start(tmp_path: Pat
         queue_with()
 
 
+# The kernels wait for each other: a rank that hears of the failure early would have planned nothing.
 FAILING = """
+import os, time
+from pathlib import Path
 import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 
 def fail(chunk, view):
+    folder = Path(os.environ["CELERITY_PRINT_GRAPHS"])
+    (folder / f"begun.{celerity.rank()}").touch()
+    while len(list(folder.glob("begun.*"))) < celerity.size():
+        time.sleep(0.001)
     raise ValueError("bad")
 
 with celerity.Queue() as queue:
