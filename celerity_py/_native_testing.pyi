@@ -124,7 +124,7 @@ class Engine:
             priority: Higher is issued first among issuable instructions: 32 times the priority of the queue, plus that of the kind, from 0 to 31.
             key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
             dependencies: Ids of predecessors.
-            policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
+            policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in engine_request.hpp.
             lane_class: Index of the class, for lanes.
             is_brief: See engine_request.
         """
@@ -139,7 +139,7 @@ class Engine:
         """Whether the latest instruction of next() depends on its one wait only."""
 
     def announce(self, queue: int) -> None:
-        """There is a queue of this priority; see out_of_order_engine.hpp."""
+        """There is a queue of this priority; see issue_turns.hpp."""
 
     def notify_issued(self, id: int) -> None:
         """A deferred instruction has been enqueued on its lane."""

@@ -6,7 +6,9 @@ from __future__ import annotations
 from tests.mutants.mutation import Mutation
 
 ENGINE = "executor/core/engine/out_of_order_engine.cpp"
-ORDER = "executor/core/engine/out_of_order_engine_order.cpp"
+ASSIGNMENT = "executor/core/engine/lane_assignment.cpp"
+GATE = "executor/core/engine/remote_gate.hpp"
+TURNS = "executor/core/engine/issue_turns.cpp"
 ARBITER = "executor/core/transfers/receive_arbiter.cpp"
 RECEIVER = "executor/core/transfers/direct_receiver.cpp"
 SENDER = "executor/core/transfers/direct_sender.cpp"
@@ -17,17 +19,20 @@ LANES = "executor/core/loop/lane_watch.cpp"
 LOOP = "executor/core/loop/executor_loop.cpp"
 RUNS = "executor/core/runs/graph_runs.cpp"
 REQUESTS = "executor/core/dispatch/engine_requests.cpp"
+IS_LATER = "m_held.front().key != m_unissued_keys.front().key"
+HELD_BY_KEY = f"if(m_held.empty() || {IS_LATER})"
+POLICY_OF_HELD = "nodes[nodes.find(m_held.front().id)].policy"
 
 EXECUTOR_MUTATIONS = (
     Mutation(
         "a lane does not wait for another lane",
-        ENGINE,
+        ASSIGNMENT,
         "add({predecessor.lane, predecessor.sequence});",
         "if(predecessor.lane < own_lane) add({predecessor.lane, predecessor.sequence});",
     ),
     Mutation(
         "an earlier wait on another lane counts for later work there",
-        ENGINE,
+        ASSIGNMENT,
         "if(known >= position.sequence ||",
         "if(known > 0 ||",
     ),
@@ -57,41 +62,41 @@ EXECUTOR_MUTATIONS = (
     ),
     Mutation(
         "waits for other ranks are issued in any order",
-        ENGINE,
-        "return n.num_remote > 0 && (!m_allows_remote_waits || m_unissued_keys.front().key < n.key);",
+        GATE,
+        "return n.num_remote > 0 && (!m_is_allowed || m_unissued_keys.front().key < n.key);",
         "return false && n.num_remote > 0;",
-        more=(("} else if(n.num_remote > 0) {", "} else if(false) {"),),
+        more=((HELD_BY_KEY, "if(m_held.empty())"),),
     ),
     Mutation(
         "what another rank still fetches may be overwritten",
         ENGINE,
-        "if(predecessor.policy == issue_policy::signal && !waits_for_answers(successor)) return false;",
+        "if(predecessor.is_signal() && !waits_for_answers(successor)) return false;",
         "",
     ),
     Mutation(
         "who may wait on its lane for another rank to have fetched does not",
-        ENGINE,
-        "m_nodes[predecessor].policy == issue_policy::signal) m_signals.push_back(id);",
-        "m_nodes[predecessor].policy == issue_policy::clock) m_signals.push_back(id);",
+        ASSIGNMENT,
+        "m_nodes[predecessor].is_signal()) m_signals.push_back(id);",
+        "m_nodes[predecessor].is_clock()) m_signals.push_back(id);",
     ),
     Mutation(
         "what waits for another rank to have fetched is issued in any order",
-        ENGINE,
-        "} else if(n.num_remote > 0) {",
-        "} else if(n.policy == issue_policy::pull && n.num_remote > 0) {",
-        more=(("return n.num_remote > 0 &&", "return n.policy == issue_policy::pull && n.num_remote > 0 &&"),),
+        GATE,
+        "return n.num_remote > 0 &&",
+        "return n.policy == issue_policy::pull && n.num_remote > 0 &&",
+        more=((HELD_BY_KEY, f"if(m_held.empty() || {POLICY_OF_HELD} == issue_policy::pull && {IS_LATER})"),),
         limit=5000,
     ),
     Mutation(
         "an answer says that the lane of the flag has come past it",
         ENGINE,
-        "if(is_on_lane(n.policy) && (is_passed || n.policy != issue_policy::signal)) {",
+        "if(is_on_lane(n.policy) && (is_passed || !n.is_signal())) {",
         "if(is_on_lane(n.policy) && n.state != node_state::passed) {",
         limit=2000,
     ),
     Mutation(
         "one wait counts as all that a flag depends on",
-        ENGINE,
+        ASSIGNMENT,
         "if(n.num_incomplete != 1) return false;",
         "if(n.num_incomplete == 0) return false;",
         limit=5000,
@@ -99,8 +104,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "a flag that is written counts as its answer",
         ENGINE,
-        "if(n.policy == issue_policy::signal && item.is_passed) {",
-        "if(n.policy == issue_policy::signal && item.is_passed && item.slot != target) {",
+        "if(n.is_signal() && item.is_passed) {",
+        "if(n.is_signal() && item.is_passed && item.slot != target) {",
     ),
     Mutation(
         "receives are issued before all of their parts are announced",
@@ -196,10 +201,10 @@ EXECUTOR_MUTATIONS = (
     ),
     Mutation(
         "receives are issued in any order",
-        ENGINE,
-        "n.num_remote = is_pull ? 1 : 0;",
-        "n.num_remote = 0;",
-        more=(("if(is_ready && m_nodes[slot].policy == issue_policy::pull) --m_nodes[slot].num_remote;", ""),),
+        GATE,
+        "return n.num_remote > 0 &&",
+        "return n.policy != issue_policy::pull && n.num_remote > 0 &&",
+        more=((HELD_BY_KEY, f"if(m_held.empty() || {POLICY_OF_HELD} != issue_policy::pull && {IS_LATER})"),),
         limit=2000,
     ),
     Mutation(
@@ -344,26 +349,26 @@ EXECUTOR_MUTATIONS = (
     ),
     Mutation(
         "nobody gets the place of an instruction that is complete",
-        ORDER,
-        "		take_place(m_nodes[entry.slot]);\n		return push_ready(entry.slot);",
+        TURNS,
+        "		try_place(m_nodes[entry.slot]);\n		return push(entry.slot);",
         "		return;",
     ),
     Mutation(
         "an instruction that waits for another rank keeps the place that the other rank needs",
         ENGINE,
-        "if(n.has_place) leave_place(n); // an instruction with a smaller key may need it",
+        "m_turns.leave_place(n); // an instruction with a smaller key may need it",
         "",
         limit=4000,
     ),
     Mutation(
         "entries of the ready queues that are outdated are counted for ever",
-        ENGINE.replace(".cpp", ".hpp"),
+        TURNS.replace(".cpp", ".hpp"),
         "		--m_num_outdated;\n",
         "",
     ),
     Mutation(
         "an instruction that was lifted into a higher queue is issued once more in its old place",
-        ORDER,
+        TURNS,
         "++m_num_outdated;",
         "",
     ),

@@ -150,7 +150,7 @@ void brief_copies_fill_no_places_of_others() {
 	s.submit();
 	s.run();
 	const auto& copied = s.device->copied;
-	check(std::count(copied.begin(), copied.end(), 8 * 8) == out_of_order_engine::most_brief, "many brief copies are in flight");
+	check(std::count(copied.begin(), copied.end(), 8 * 8) == issue_turns::most_brief, "many brief copies are in flight");
 	check(std::count(copied.begin(), copied.end(), 4096 * 8) == 2, "few others are");
 }
 

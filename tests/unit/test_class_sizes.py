@@ -19,7 +19,6 @@ MOST_MEMBERS = 30
 # Class -> why it may have more.
 ALLOWED_LARGER = {
     "driver": "a table of the driver's functions",
-    "out_of_order_engine": "one pure machine: each policy touches all of its queues and counts",
     "Runtime": "connects all parts of a run, and hands them out",
 }
 

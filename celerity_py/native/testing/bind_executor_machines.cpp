@@ -113,7 +113,7 @@ Args:
     priority: Higher is issued first among issuable instructions: 32 times the priority of the queue, plus that of the kind, from 0 to 31.
     key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
     dependencies: Ids of predecessors.
-    policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in out_of_order_engine.hpp.
+    policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in engine_request.hpp.
     lane_class: Index of the class, for lanes.
     is_brief: See engine_request.)")
 	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None"),
@@ -121,7 +121,7 @@ Args:
 	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the latest instruction of next() depends on its one wait only.")
 	    .def(
 	        "announce", [](python_engine& self, const queue_priority queue) { self.engine().announce(queue); }, "queue"_a,
-	        "There is a queue of this priority; see out_of_order_engine.hpp.")
+	        "There is a queue of this priority; see issue_turns.hpp.")
 	    .def(
 	        "notify_issued",
 	        [](python_engine& self, const std::uint64_t id) { self.change([&](out_of_order_engine& engine) { engine.notify_issued(instruction_id(id)); }); },

@@ -22,21 +22,17 @@ lane_pool::lane_pool(const std::span<const lane_class> classes) : m_classes(clas
 	m_clocks.resize(m_stride * m_stride);
 }
 
-lane_index lane_pool::find_idle(const std::uint32_t cls) const {
-	const lane_index first = m_first_lane[cls];
-	for(lane_index lane = first; lane < first + m_classes[cls].size; ++lane) {
-		if(in_flight(lane) == 0) return lane;
-	}
-	return no_lane;
-}
-
 lane_index lane_pool::find_least_loaded(const std::uint32_t cls, const bool deferred) const {
-	const lane_index first = m_first_lane[cls];
-	lane_index best = no_lane;
-	for(lane_index lane = first; lane < first + m_classes[cls].size; ++lane) {
-		if(accepts(lane, deferred) && (best == no_lane || in_flight(lane) < in_flight(best))) best = lane;
+	const lane* const first = m_lanes.data() + m_first_lane[cls];
+	const lane* best = nullptr;
+	std::uint64_t least = UINT64_MAX;
+	for(const lane* each = first; each < first + m_classes[cls].size && least > 0; ++each) {
+		const std::uint64_t load = each->issued - each->completed;
+		if(load >= least || (!deferred && each->pending_deferred > 0)) continue;
+		best = each;
+		least = load;
 	}
-	return best;
+	return best == nullptr ? no_lane : static_cast<lane_index>(best - m_lanes.data());
 }
 
 std::uint64_t lane_pool::push(const lane_index index, const std::uint32_t slot) {

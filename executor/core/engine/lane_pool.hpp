@@ -66,9 +66,7 @@ class lane_pool {
 	void add_deferred(const lane_index lane) { ++m_lanes[lane].pending_deferred; }
 	void remove_deferred(const lane_index lane) { --m_lanes[lane].pending_deferred; }
 
-	/// The first idle lane of the class, or `no_lane`.
-	lane_index find_idle(std::uint32_t cls) const;
-	/// The lane of the class with the fewest instructions in flight among those that accept; `no_lane` if none does.
+	/// The lane of the class with the fewest instructions in flight among those that accept, the first of several; `no_lane` if none does.
 	lane_index find_least_loaded(std::uint32_t cls, bool deferred) const;
 
 	/// In the order in which they were opened.
