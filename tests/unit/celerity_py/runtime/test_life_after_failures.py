@@ -166,10 +166,11 @@ def test_settings_may_change_after_a_failure(failed: Any) -> None:
 
 
 def test_a_task_cannot_start_another_runtime() -> None:
-    let_go = threading.Event()
+    begun, let_go = threading.Event(), threading.Event()
     errors: list[BaseException] = []
 
     def wait_and_start(chunk: celerity.Chunk) -> None:
+        begun.set()
         let_go.wait(10)
         try:
             celerity.Queue()
@@ -179,6 +180,7 @@ def test_a_task_cannot_start_another_runtime() -> None:
     queue = celerity.Queue()
     before = lifecycle.current()
     queue.host_task(wait_and_start, unordered=True)
+    assert begun.wait(10)
     queue.parallel_for((), divide)
     with pytest.raises(TaskFailed):
         queue.wait()

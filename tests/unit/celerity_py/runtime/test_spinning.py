@@ -176,9 +176,11 @@ def test_a_callback_may_not_call_the_runtime(monkeypatch: pytest.MonkeyPatch) ->
     with celerity.Queue() as queue:
         buffer = celerity.Buffer(1)
         for _ in range(20):
-            queue.parallel_for(1, lambda chunk, view: time.sleep(0.002), buffer.write(access.one_to_one()))
+            added = threading.Event()
+            queue.parallel_for(1, lambda chunk, view, added: added.wait(10), buffer.write(access.one_to_one()), added)
             future = queue.fence(buffer)
             future.add_done_callback(after)
+            added.set()
             future.result()
         queue.wait()  # allowed again
     assert outcomes == 20 * ["refused"]
