@@ -1739,6 +1739,22 @@ class Submitter:
         Time blocked because the application was too far ahead of the execution.
         """
 
+def keep_temporary_memory() -> None:
+    """
+    In the current context, take the memory of new NumPy arrays of 64 KiB and more from blocks that are kept when arrays die.
+
+    A new page of memory costs a fault at its first write, which takes longer than the arithmetic on it. The blocks in use and the kept ones together have
+    at most as many bytes as were in use at once. The setting is a context variable of NumPy (NEP 49). Any thread may call this.
+    """
+
+def release_temporary_memory() -> None:
+    """
+    Give the kept blocks back to the operating system. Any thread may call this.
+    """
+
+def kept_temporary_bytes() -> int:
+    """The bytes of kept blocks that no array uses."""
+
 class HolderRecord:
     """The arrays of a view or reducer."""
 

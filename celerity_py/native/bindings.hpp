@@ -17,6 +17,7 @@ void bind_scheduler(nanobind::module_& m);
 void bind_last_words(nanobind::module_& m);
 void bind_start_watch(nanobind::module_& m);
 void bind_submitter(nanobind::module_& m);
+void bind_temporary_memory(nanobind::module_& m);
 void bind_view_releaser(nanobind::module_& m);
 
 } // namespace celerity::native

@@ -23,5 +23,6 @@ NB_MODULE(_native, m) {
 	bind_last_words(m);
 	bind_start_watch(m);
 	bind_submitter(m);
+	bind_temporary_memory(m);
 	bind_view_releaser(m);
 }

@@ -327,6 +327,7 @@ class Runtime:
         self.completion.clear()
         self.pure_tables.clear()
         self.user_memory.clear()
+        _native.release_temporary_memory()
         self._forget_me()
 
     def _write_records(self) -> None:

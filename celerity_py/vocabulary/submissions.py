@@ -7,7 +7,7 @@ import inspect
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from celerity_py._native import SubmissionRecord
+from celerity_py._native import SubmissionRecord, keep_temporary_memory
 from celerity_py.executor.failures.user_frames import name_of_file
 from celerity_py.vocabulary.notation import printable
 
@@ -102,11 +102,14 @@ class Submission(SubmissionRecord):
         return f"the {self.label}" if self.kind == "fence" else f"task '{self.name}'"
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments), with the context variables of the submit. Any thread."""
+        """function(*arguments), with the context variables of the submit. Any thread of the executor."""
         if self.context is None:
+            keep_temporary_memory()
             return function(*arguments)
         # A copy: two threads cannot enter one context at once.
-        return self.context.copy().run(function, *arguments)
+        context = self.context.copy()
+        context.run(keep_temporary_memory)
+        return context.run(function, *arguments)
 
     def name_of_argument(self, port: Any, otherwise: str) -> str:
         """The name that the task's function gives to one of its arguments.
