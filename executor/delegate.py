@@ -58,6 +58,9 @@ class ExecutorDelegate(Protocol):
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
         """Return (name of a task in messages, "file:line" of its submit), or None after the task is forgotten."""
 
+    def tell_story(self, submission: int, most: int) -> list[str]:
+        """Return up to `most` lines about what was planned for a task and what it waits for; none if nobody knows."""
+
     def explain_violation(
         self,
         submission_id: int,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from celerity_py.graphs.drawing import Cluster, to_svg, write_dot
 from celerity_py.graphs.nodes import CommandNode, Dependency, Node
 from celerity_py.graphs.reading import read
+from celerity_py.graphs.stories import Sightings, Storyteller
+from celerity_py.scheduler.errors import UsageError
 
 if TYPE_CHECKING:
     from celerity_py._native import GraphLog
@@ -67,7 +69,7 @@ class Graph:
 class Graphs:
     """The three graphs of a run up to now, for a window of its tasks.
 
-    They do not change. Any thread may use them, on any rank by itself.
+    They do not change, and `story` tells of the same moment. Any thread may use them, on any rank by itself.
 
     Attributes:
         task: The same on all ranks: one node per submit, and horizons.
@@ -75,9 +77,9 @@ class Graphs:
         instruction: The operations of this rank, each with the reason why it exists.
     """
 
-    __slots__ = ("command", "instruction", "task")
+    __slots__ = ("_storyteller", "_window", "command", "instruction", "task")
 
-    def __init__(self, log: GraphLog, window: TaskWindow) -> None:
+    def __init__(self, log: GraphLog, window: TaskWindow, seen: Sightings | None = None) -> None:
         kept = log.task_numbers()
         chosen = _choose(kept, window)
         snapshot = read(log, chosen.start, chosen.stop)
@@ -105,6 +107,37 @@ class Graphs:
                 for task, nodes in groupby(snapshot.instructions, lambda node: node.task)
             ],
         )
+
+        self._window = window
+        own = [node for node in commands if node.rank == snapshot.rank]
+        self._storyteller = Storyteller(tasks, own, snapshot.instructions, seen or Sightings({}, None, dict))
+
+    def story(self, task: int | str) -> str:
+        """Tell what happened to a task on this rank, a line per fact.
+
+        Args:
+            task: The number of a task, such as 7 for T7, or the name of a task: then the newest one of that name.
+
+        Returns:
+            Its line in the program, the tasks before it, its commands, and its instructions. Each instruction says
+            whether it is complete, issued, or for which others it waits. With `CELERITY_TRACE` it says where and when
+            it ran.
+
+        Raises:
+            UsageError: If the graphs have no such task.
+        """
+        found = self._storyteller.find(task)
+        if found is None:
+            raise UsageError(
+                f"graphs.story({task!r}): the window {self._window} has no such task. Give its number or name as in "
+                f"the task graph, or a wider window, as in queue.graphs(':')."
+            )
+        return "\n  ".join(self._storyteller.tell(found))
+
+    def tell_of_submission(self, number: int, most: int) -> list[str]:
+        """A short story for reports: `most` lines, or none of a submission that is not kept."""
+        found = self._storyteller.find_submission(number)
+        return [] if found is None else self._storyteller.tell_briefly(found, most)
 
     def __repr__(self) -> str:
         return f"<Graphs: {self.task!r}, {self.command!r}, {self.instruction!r}>"

@@ -62,6 +62,11 @@ class Dependency(NamedTuple):
     #: The buffers that both access, if the nodes know their accesses.
     buffers: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> int:
+        """That of the other instruction or task."""
+        return int(self.on[1:])
+
     def __str__(self) -> str:
         about = f": {', '.join(self.buffers)}" if self.buffers else ""
         return f"{self.on} ({self.kind}{about})"
@@ -99,6 +104,10 @@ class TaskNode(Node):
 
     #: The number of horizons up to this task.
     num_horizons: int = 0
+    #: As the program calls it; empty for horizons and fences.
+    name: str = ""
+    #: The number of its submit; 0 for horizons.
+    submission: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,6 +127,11 @@ class InstructionNode(Node):
 
     #: Why it exists.
     why: str = ""
+
+    @property
+    def number(self) -> int:
+        """As in its key."""
+        return int(self.key[1:])
 
 
 def to_box(flat: Sequence[int], dims: int) -> Box:

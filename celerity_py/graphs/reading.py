@@ -107,6 +107,8 @@ class _Reader:
             dependencies,
             accesses,
             task["num_horizons"],
+            task["name"],
+            task["submission"],
         )
 
     def _command(self, record: Mapping[str, Any]) -> CommandNode:

@@ -5,19 +5,26 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from celerity_py import _native
 from celerity_py.configuration import parse_window
 from celerity_py.graphs.graphs import Graph, Graphs
+from celerity_py.graphs.stories import Sightings
 from celerity_py.scheduler.errors import ArgumentTypeError, ResourceError, UsageError
+from celerity_py.timeline.tracks import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from celerity_py._native import Scheduler
+    from celerity_py._native import Executor, Scheduler
     from celerity_py.configuration import Configuration, TaskWindow
+    from celerity_py.executor.network.communicator import Communicator
+    from celerity_py.runtime.run_state import RunState
+    from celerity_py.timeline.recorder import Tracer
+    from celerity_py.vocabulary.submissions import Submission
 
 _log = logging.getLogger(__name__)
 
@@ -30,9 +37,13 @@ class GraphRecorder:
         size: The number of ranks.
         window: The tasks that people want to see.
         tells_of_all: Whether this process writes the graphs that all ranks have in common.
+        tracer: Has the timeline, if there is one.
+        state: Of the run.
     """
 
-    def __init__(self, rank: int, size: int, window: TaskWindow, *, tells_of_all: bool) -> None:
+    def __init__(
+        self, rank: int, size: int, window: TaskWindow, *, tells_of_all: bool, tracer: Tracer | None, state: RunState
+    ) -> None:
         self.rank = rank
         self.size = size
         self.window = window
@@ -45,10 +56,35 @@ class GraphRecorder:
                 limits["end"] = window.end
         self.is_written = False
         self.log = _native.GraphLog(size, rank, **limits)
+        #: The lines of the newest submits, by number.
+        self._sites: dict[int, str] = {}
+        self._tracer = tracer
+        self._state = state
+        self._executor: Executor | None = None
+
+    def note_submission(self, number: int, submission: Submission, _started_ns: int = 0) -> None:
+        """Keep the line of a submit, for as many as the graphs keep tasks."""
+        self._sites[number] = submission.site
+        if len(self._sites) > _native.GraphLog.max_tasks:
+            del self._sites[next(iter(self._sites))]
+
+    def watch(self, executor: Executor | None) -> _native.GraphLog:
+        """Let stories tell of the execution, too, if there is one; return the log, for the scheduler."""
+        self._executor = executor
+        return self.log
+
+    def _look(self) -> Sightings:
+        active = None
+        executor = self._executor
+        if executor is not None and self._state.failure is None:
+            active = {entry.instruction: entry.age_s for entry in executor.active_instructions()}
+        lanes = executor.lanes() if executor is not None else ()
+        tracer_of = (lambda: None) if self._tracer is None else weakref.ref(self._tracer)
+        return Sightings(dict(self._sites), active, lambda: _read_runs(tracer_of(), lanes))
 
     def graphs(self, window: TaskWindow | None = None) -> Graphs:
         """The graphs as planned up to now, for a window of the kept tasks."""
-        return Graphs(self.log, window or self.window)
+        return Graphs(self.log, window or self.window, self._look())
 
     def write(self, folder: Path, write_file: Callable[[Path, Callable[[Path], object]], None], limit_s: float) -> None:
         """Write the graphs that this rank tells about, once: the texts first, as pictures may take long.
@@ -94,12 +130,29 @@ class GraphRecorder:
         return named
 
 
-def start_graphs(settings: Configuration, rank: int, size: int, *, tells_of_all: bool) -> GraphRecorder | None:
+def _read_runs(tracer: Tracer | None, lanes: Sequence[tuple[str, int]]) -> dict[int, str]:
+    """Where and when each instruction ran, by the timeline."""
+    if tracer is None:
+        return {}
+    runs: dict[int, str] = {}
+    shift_ns = tracer.clock.offset_ns - tracer.clock.origin_ns
+    for track, slices in Timeline(tracer, lanes).ordered_tracks():
+        for item in slices:
+            if "instruction" in item.args and item.kind not in {"issue", "launch"}:
+                begin_ms, end_ms = (1e-6 * (time_ns + shift_ns) for time_ns in (item.start_ns, item.end_ns))
+                runs[item.args["instruction"]] = f"{track}, {begin_ms:.3f} to {end_ms:.3f} ms"
+    return runs
+
+
+def start_graphs(
+    settings: Configuration, rank: int, size: int, communicator: Communicator, tracer: Tracer | None, state: RunState
+) -> GraphRecorder | None:
     """Make the recorder of this rank if the settings want graphs."""
     if not settings.print_graphs:
         return None
     _log.info("PRINT_GRAPHS: each repetition of a recording is planned by itself, without templates and CUDA graphs.")
-    return GraphRecorder(rank, size, settings.print_graphs_window, tells_of_all=tells_of_all)
+    window, tells_of_all = settings.print_graphs_window, communicator.rank == 0
+    return GraphRecorder(rank, size, window, tells_of_all=tells_of_all, tracer=tracer, state=state)
 
 
 def graphs_of(recorder: GraphRecorder | None, scheduler: Scheduler, window: str | None) -> Graphs:

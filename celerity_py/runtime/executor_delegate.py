@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from celerity_py.calls.binder import Binder
     from celerity_py.calls.call_checks import CallChecks
     from celerity_py.executor.failures.failure import Failure
+    from celerity_py.graphs.recorder import GraphRecorder
     from celerity_py.reductions.empty_reductions import EmptyReductions
     from celerity_py.runtime.run_state import RunState
     from celerity_py.runtime.submissions_in_flight import Completion
@@ -51,6 +52,7 @@ class RuntimeDelegate:
         size: int,
         lets_others_pass: Callable[[int], object] | None,
         failed: Callable[[Failure], None],
+        graphs: GraphRecorder | None,
     ) -> None:
         """Take the parts of the run that answer.
 
@@ -67,6 +69,7 @@ class RuntimeDelegate:
             lets_others_pass: A function that takes the ticket of a host task which waits for other ranks; None if
                 such a task holds nothing up.
             failed: A function that lets the runtime enter the state *failed*; any thread may call it.
+            graphs: Tells stories of tasks; None without PRINT_GRAPHS.
         """
         self._completion = completion
         self._submissions = completion.submissions
@@ -78,6 +81,7 @@ class RuntimeDelegate:
         self._rank = rank
         self._size = size
         self._lets_others_pass = lets_others_pass
+        self._graphs = graphs
         #: Refuses later calls of the runtime by the calling thread, which may run user code from now on.
         self.enter_thread = state.enter_thread
         #: Lets the runtime enter the state *failed*.
@@ -143,6 +147,10 @@ class RuntimeDelegate:
         """The name of a submission in messages, and its "file:line", if it is still known."""
         submission = self._submissions.get(submission_id)
         return None if submission is None else (submission.subject, submission.site)
+
+    def tell_story(self, submission_id: int, most: int) -> list[str]:
+        """Up to `most` lines of the story of a submission, if the run keeps graphs."""
+        return [] if self._graphs is None else self._graphs.graphs().tell_of_submission(submission_id, most)
 
     def explain_violation(
         self,

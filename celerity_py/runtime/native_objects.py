@@ -14,10 +14,11 @@ from celerity_py.cuda.small_copies import small_copy_functions
 from celerity_py.executor.network.pacing import num_cores
 from celerity_py.runtime.chance_orders import refuse_turn
 from celerity_py.runtime.devices import foreseeable_bytes, is_mps_running
-from celerity_py.runtime.profiling import note_submissions
 from celerity_py.scheduler.errors import ResourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from celerity_py.configuration import Configuration
     from celerity_py.executor.delegate import ExecutorDelegate, LiveReporter
     from celerity_py.executor.live_executor import LiveExecutor
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from celerity_py.graphs.recorder import GraphRecorder
     from celerity_py.reductions.cuda_folds import FoldKernels
     from celerity_py.runtime.devices import Devices
-    from celerity_py.timeline.recorder import Tracer
     from celerity_py.vocabulary.submissions import Submission
 
 
@@ -213,7 +213,7 @@ def make_scheduler(
         most_kept_bytes=MOST_KEPT_BYTES,
         idle_spin_s=idle_spin_s,
         trace=watchers.recorder,
-        graphs=None if watchers.graphs is None else watchers.graphs.log,
+        graphs=None if watchers.graphs is None else watchers.graphs.watch(executor),
     )
 
 
@@ -223,12 +223,11 @@ def make_submitter(
     entries: dict[int, Submission],
     *,
     size: int,
-    ranges: _native.ProfilerRanges | None,
-    tracer: Tracer | None,
+    observer: Callable[[int, Submission, int], None] | None,
 ) -> _native.Submitter:
     """The native submitter of this rank of `size`, which adds to the entries. The first queue gives it a delegate."""
     submitter = _native.Submitter(scheduler, executor, entries=entries, is_shared=size > 1)
     submitter.set_refuser(partial(refuse_turn, size))
-    if (observer := note_submissions(ranges, tracer)) is not None:
+    if observer is not None:
         submitter.set_observer(observer)
     return submitter

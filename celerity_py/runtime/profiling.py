@@ -94,14 +94,16 @@ class ProfiledDelegate(RuntimeDelegate):
             self._ranges.pop()
 
 
-def note_submissions(ranges: ProfilerRanges | None, tracer: Any) -> Any:
-    """The observer of submits that a timeline and a profiler need; None if there is neither."""
-    if ranges is None:
-        return None if tracer is None else tracer.note_submission
+def note_submissions(ranges: ProfilerRanges | None, *recorders: Any) -> Any:
+    """The observer of submits that a timeline, graphs and a profiler need; None if there is none of them."""
+    noters = [recorder.note_submission for recorder in recorders if recorder is not None]
+    if ranges is None and len(noters) < 2:
+        return noters[0] if noters else None
 
     def note(number: int, submission: Any, started_ns: int) -> None:
-        ranges.note(number, submission.name)
-        if tracer is not None:
-            tracer.note_submission(number, submission, started_ns)
+        if ranges is not None:
+            ranges.note(number, submission.name)
+        for each in noters:
+            each(number, submission, started_ns)
 
     return note

@@ -41,7 +41,7 @@ from celerity_py.runtime.native_objects import (
 )
 from celerity_py.runtime.outputs import check_outputs, path_of_rank, write_graphs, write_output, write_timeline
 from celerity_py.runtime.planning_notices import Notices
-from celerity_py.runtime.profiling import ProfiledDelegate, start_ranges
+from celerity_py.runtime.profiling import ProfiledDelegate, note_submissions, start_ranges
 from celerity_py.runtime.run_state import Phase, RunState
 from celerity_py.runtime.run_summary import describe_for_trace, log_choices
 from celerity_py.runtime.shares import Shares
@@ -117,7 +117,7 @@ class Runtime:
         #: Names the work for a profiler; None without NVTX.
         self.ranges = start_ranges(settings.nvtx, os.environ)
         #: Keeps the graphs; None without PRINT_GRAPHS.
-        self.graphs = start_graphs(settings, self.rank, self.size, tells_of_all=communicator.rank == 0)
+        self.graphs = start_graphs(settings, self.rank, self.size, communicator, self.tracer, self.state)
         #: Label and number of dimensions of buffers whose handles live, by id.
         self.labels: dict[int, tuple[str, int]] = {}
         self._forget_me = forget
@@ -179,8 +179,7 @@ class Runtime:
         self.submitter = make_submitter(
             *(self.scheduler, self.executor, self.submissions),
             size=self.size,
-            ranges=self.ranges,
-            tracer=self.tracer,
+            observer=note_submissions(self.ranges, self.tracer, self.graphs),
         )
         self.submit_kernel = self.submitter.submit_kernel
         self.submit_host_task = self.submitter.submit_host_task
@@ -214,6 +213,7 @@ class Runtime:
             size=self.size,
             lets_others_pass=executor.host_task_waits if settings.sync else None,
             failed=self.failed,
+            graphs=self.graphs,
         )
         return make_live_executor(
             *(settings, self.communicator, executor, delegate),

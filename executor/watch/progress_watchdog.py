@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S: Final = 1.0
-_LONGEST_REPORT: Final = 10  # lines
+_LONGEST_REPORT: Final = 10  # lines, without the story of the task that stands still
+_LONGEST_STORY: Final = 4
 _LONGEST_QUERY_INTERVAL_S: Final = 5.0
 _MOST_RANKS_NAMED: Final = 3  # in the failure, which is one line
 _LONGEST_WORD: Final = 300  # characters of a status, which take up to six bytes each
@@ -265,8 +266,10 @@ class ProgressWatchdog:
         end = f"The run ends after {limit_s:g} s." if limit_s else "It goes on, as CELERITY_STALL_S=0."
         lines = [f"celerity_py: nothing has moved for {own.still_s:.0f} s, and no rank computes. {end}", _tell(own)]
         lines += [f"    also {self._describe(entry)}" for entry in self._active[1:3]]
+        stalled = next((entry.submission for entry in self._active if entry.submission), 0)
+        lines += [f"    {line}" for line in self._delegate.tell_story(stalled, _LONGEST_STORY)] if stalled else []
         told = self._tell_others(silent)
-        room = _LONGEST_REPORT - len(lines)
+        room = max(_LONGEST_REPORT - len(lines), 2)
         if len(told) > room:
             told[room - 1 :] = [f"and {len(told) - room + 1} more ranks"]
         return "\n  ".join([*lines, *told]) + "\n"

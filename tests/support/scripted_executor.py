@@ -129,6 +129,7 @@ class ScriptedRuntime:
 
     def __init__(self) -> None:
         self.functions: dict[int, Callable[[], None]] = {}
+        self.stories: dict[int, list[str]] = {}
         self.completed: list[int] = []
         self.retired: list[int] = []
         self.freed: list[int] = []
@@ -166,6 +167,9 @@ class ScriptedRuntime:
         assert self.failure is None, "told twice"
         self.failure = failure
         self.has_failed.set()
+
+    def tell_story(self, submission: int, most: int) -> list[str]:
+        return self.stories.get(submission, [])[:most]
 
     def describe_submission(self, submission: int) -> tuple[str, str] | None:
         function = self.functions.get(submission)

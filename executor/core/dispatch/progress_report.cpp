@@ -59,7 +59,7 @@ struct text_writer {
 
 active_instruction describe(const instruction& item, const bool is_issued, const call_state call, const receive_arbiter& arbiter) {
 	const auto facts = facts_of(item);
-	active_instruction out{0, {}, facts.submission, facts.buffer, facts.where, facts.peer, facts.transfer, kind_of(item.operation)};
+	active_instruction out{0, {}, facts.submission, facts.buffer, facts.where, facts.peer, facts.transfer, kind_of(item.operation), false, item.id};
 	const auto name = label(item.id) + " " + name_of(out.kind);
 	out.text = name;
 	std::visit(text_writer{out, item, call, arbiter}, item.operation);

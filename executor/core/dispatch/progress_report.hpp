@@ -24,7 +24,8 @@ struct active_instruction {
 	std::optional<transfer_id> transfer;
 	instruction_kind kind{};   ///< of its operation
 	bool is_computing = false; ///< code of the user runs; for a GPU: nothing that it waits for is missing
-	CELERITY_FIELDS(age_s, text, submission, buffer, where, peer, transfer, kind, is_computing)
+	instruction_id instruction; ///< the first one of those that a graph carries out
+	CELERITY_FIELDS(age_s, text, submission, buffer, where, peer, transfer, kind, is_computing, instruction)
 };
 
 /// Where a call of the user's code is.

@@ -88,3 +88,18 @@ def test_a_rank_that_moves_again_keeps_all_ranks_from_reporting(capfd: pytest.Ca
         run.pass_seconds(second, second + 1)
     assert not run.failed
     assert capfd.readouterr().err == ""
+
+
+def test_a_report_tells_the_story_of_the_task_that_stands_still(capfd: pytest.CaptureFixture[str]) -> None:
+    network, native, runtime, idle = MemoryNetwork(1), ScriptedExecutor(), ScriptedRuntime(), Idle()
+    runtime.stories = {5: ['T7 "step", submitted at program.py:3', "I9 runs: waits for I4", "third", "fourth", "fifth"]}
+    watched: Any = idle
+    watchdog = ProgressWatchdog(native, network.ranks[0], runtime, watched, None, TIMES, 0.0)
+    for now_s in range(int(TIMES.report_s) + 2):
+        native.active = [
+            ActiveInstruction(now_s, "I3 free"),
+            ActiveInstruction(now_s, "I4 receive", submission=5, kind="receive"),
+        ]
+        watchdog.check(float(now_s))
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.strip() for line in lines[2:]] == ["also I4 receive", *runtime.stories[5][:4]]
