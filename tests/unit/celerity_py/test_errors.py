@@ -223,7 +223,8 @@ def test_a_failure_that_nobody_saw_is_printed_and_sets_the_exit_status(tmp_path:
         queue = celerity.Queue()
         queue.parallel_for((), bad)
         queue.flush()
-        time.sleep(0.5)
+        while queue._runtime.state.failure is None:
+            time.sleep(0.01)
         """,
     )
     assert result.returncode == 1

@@ -216,8 +216,10 @@ def close_while_a_thread_submits(*, replays: bool, has_mapper: bool) -> None:
         recorded = queue.record(step)
         thread = threading.Thread(target=submit, name="simulation")
         thread.start()
-        time.sleep(0.1)
-        assert queue.statistics().num_submissions > 2
+        deadline = time.monotonic() + 10
+        while queue.statistics().num_submissions <= 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     thread.join(30)
     assert not thread.is_alive()
     call = r"replay\(\) \(repetition \d+ of 10000000\)" if replays else r"parallel_for\(\)"

@@ -58,7 +58,8 @@ def test_a_failure_shows_lines_of_the_program_only(program: str, wait: str, tmp_
 
 
 def test_a_failure_that_nobody_saw_shows_lines_of_the_program_only(tmp_path: Path) -> None:
-    result = run(tmp_path, PROGRAMS["kernel"] + SUBMIT + "time.sleep(0.5)\n")
+    await_failure = "while queue._runtime.state.failure is None: time.sleep(0.01)\n"
+    result = run(tmp_path, PROGRAMS["kernel"] + SUBMIT + await_failure)
     assert files_of(result.stderr) == [str(tmp_path / "app.py")], result.stderr
     assert "ZeroDivisionError" in result.stderr
 
