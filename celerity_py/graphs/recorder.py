@@ -145,14 +145,20 @@ def _read_runs(tracer: Tracer | None, lanes: Sequence[tuple[str, int]]) -> dict[
 
 
 def start_graphs(
-    settings: Configuration, rank: int, size: int, communicator: Communicator, tracer: Tracer | None, state: RunState
+    settings: Configuration, communicator: Communicator, tracer: Tracer | None, state: RunState
 ) -> GraphRecorder | None:
     """Make the recorder of this rank if the settings want graphs."""
     if not settings.print_graphs:
         return None
     _log.info("PRINT_GRAPHS: each repetition of a recording is planned by itself, without templates and CUDA graphs.")
-    window, tells_of_all = settings.print_graphs_window, communicator.rank == 0
-    return GraphRecorder(rank, size, window, tells_of_all=tells_of_all, tracer=tracer, state=state)
+    return GraphRecorder(
+        settings.dry_run_rank or communicator.rank,
+        settings.dry_run_ranks or communicator.size,
+        settings.print_graphs_window,
+        tells_of_all=communicator.rank == 0,
+        tracer=tracer,
+        state=state,
+    )
 
 
 def graphs_of(recorder: GraphRecorder | None, scheduler: Scheduler, window: str | None) -> Graphs:

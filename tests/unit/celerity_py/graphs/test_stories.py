@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The story of a task: its line, its plan, and for each instruction whether it is complete, issued, or waits for whom."""
+"""The story of a task: its line, its plan, and of each instruction whether it is complete, issued or waits."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def test_the_story_of_a_task_that_waits_names_the_task_that_runs(queue: celerity
         waits = [line for line in lines[3:] if re.search(r': waits for I\d+ host task of T\d+ "hold"$', line)]
         assert len([line for line in waits if '"double"' in line.partition(": ")[0]]) == 2
         assert re.search(r'I\d+ T\d+ "hold".*: issued \d+\.\d s ago', graphs.story("hold"))
-        (number,) = (node.submission for node in graphs.task.nodes if node.name == "double")
+        tasks = [node for node in graphs.task.nodes if isinstance(node, TaskNode)]
+        (number,) = (node.submission for node in tasks if node.name == "double")
         brief = graphs.tell_of_submission(number, 4)
         assert brief[:2] == lines[:2]
         assert set(brief[2:]) <= {*waits, f"and {len(waits) - 1} more lines"}
