@@ -120,10 +120,8 @@ void bind_temporary_memory(nb::module_& m) {
 
 A new page of memory costs a fault at its first write, which takes longer than the arithmetic on it. The blocks in use and the kept ones together have
 at most as many bytes as were in use at once. The setting is a context variable of NumPy (NEP 49). Any thread may call this.)");
-	m.def(
-	    "release_temporary_memory", [] { memory().release(); }, "Give the kept blocks back to the operating system. Any thread may call this.");
-	m.def(
-	    "kept_temporary_bytes", [] { return memory().kept_bytes(); }, "The bytes of kept blocks that no array uses.");
+	m.def("release_temporary_memory", [] { memory().release(); }, "Give the kept blocks back to the operating system. Any thread may call this.");
+	m.def("kept_temporary_bytes", [] { return memory().kept_bytes(); }, "The bytes of kept blocks that no array uses.");
 }
 
 } // namespace celerity::native
