@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
 HEADERS = (
     *(f"cuda/{name}.cuh" for name in ("celerity_device", "celerity_random", "small_copies")),
+    "fusion/fused_operations.cuh",
+    "fusion/fused_types.cuh",
     "reductions/cuda_folds.cuh",
 )
 PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
@@ -41,6 +43,10 @@ INSTALLED = {
     "celerity_py/cuda": """
         __init__ binder compilation contexts device_arrays kernel_folder launches library_streams mixed_arrays
         signatures small_copies turns
+    """,
+    "celerity_py/fusion": """
+        __init__ arrays calls coordinates emission functions kernels lowering memories mistakes nodes operations
+        planning scalars storages trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_folds empty_reductions host_combination host_reducers operations ordered_reductions

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+"""The maker of fused kernels: from a function on arrays to one text in C++, without a device.
+
+A call with symbolic arguments records what the function does (`calls`). The record is a list of statements, which
+assign expressions to memory (`trace`, `nodes`). They are grouped into passes (`planning`). Each pass becomes
+instructions for one item (`lowering`), and these become text (`emission`, on the arithmetic of `fused_operations.cuh`).
+
+    kernels      function + chunk -> FusedKernel
+      emission     passes -> C++
+        lowering     expressions of a pass -> instructions, equal ones once
+      planning     statements -> passes and scratch memory, by hazards in memory
+        walks        what an item loads, shared by planning and lowering
+      calls        the real chunk, symbolic views and scalars
+        functions    NumPy's functions, and chunk.xp
+        arrays       operators, references, assignments
+          storages     what arrays refer to
+          operations   NumPy's dtypes
+          scalars      plain numbers as parameters
+        trace        statements and reads in their order
+          nodes, memories, coordinates, mistakes
+"""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Makes a kernel of a function and a chunk: text, what a launch gives to it, and which values it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from celerity_py.fusion.calls import call
+from celerity_py.fusion.emission import emit
+from celerity_py.fusion.planning import plan
+from celerity_py.fusion.scalars import Parameter, as_element
+
+if TYPE_CHECKING:
+    from celerity_py._native import Box
+    from celerity_py.fusion.memories import Scratch
+    from celerity_py.vocabulary.submissions import Submission
+
+
+@dataclass(frozen=True, slots=True)
+class FusedKernel:
+    """What one call of a function has given. Chunks and submits with equal texts and dtypes share a compiled kernel."""
+
+    name: str
+    #: C++ behind `fused_operations.cuh`, in its namespace. The structure: equal texts are equal kernels.
+    text: str
+    #: Functions `name_0`, ... to be launched in this order.
+    num_passes: int
+    #: Positions among the arguments of the accesses whose memories come first.
+    accesses: tuple[int, ...]
+    #: The memories behind them, which a launch allocates.
+    scratch: tuple[Scratch, ...]
+    #: The boxes and distances of this chunk.
+    numbers: tuple[int, ...]
+    scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
+    #: Positions of the arguments whose values decided what the function does: another value is another kernel.
+    needed: frozenset[int]
+    #: The user's lines with statements, by pass.
+    lines: tuple[tuple[str, ...], ...]
+
+    def scalars_of(self, arguments: Sequence[Any]) -> np.ndarray[Any, Any]:
+        """The scalars for other arguments, 16 bytes each.
+
+        Raises:
+            UsageError: If a Python integer does not fit into the type of the arrays that it meets.
+        """
+        content = np.zeros((max(len(self.scalars), 1), 16), np.uint8)
+        for row, (parameter, dtype) in zip(content, self.scalars, strict=False):
+            row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
+        return content
+
+
+def make(  # noqa: PLR0917 - those of a call, in its order
+    function: Callable[..., Any],
+    name: str,
+    box: Box,
+    global_box: Box,
+    arguments: Sequence[Any],
+    owner: Submission,
+    *,
+    fixes_distances: bool = True,
+) -> FusedKernel:
+    """The kernel for one chunk.
+
+    Args:
+        function: `f(chunk, *arguments)`, as for arrays of NumPy.
+        name: An identifier, the beginning of the names of the functions in the text.
+        box: The chunk.
+        global_box: The whole index space.
+        arguments: Accesses as `AccessArgument`; everything else is a plain value.
+        owner: The task, in messages.
+        fixes_distances: Whether the distances of stencils are part of the text, as `emission.MAX_FIXED_DISTANCE` tells.
+
+    Raises:
+        CelerityError: As from a function that is not fused, and for what a fused kernel does not take.
+        NotTakenError: For what is not fused yet.
+    """
+    trace = call(function, box, global_box, arguments, owner)
+    planned = plan(trace.statements)
+    text, launch = emit(planned, list(trace.memories), name, fixes_distances=fixes_distances)
+    return FusedKernel(
+        name,
+        text,
+        len(planned.passes),
+        tuple(trace.memories.values()),
+        planned.scratch,
+        tuple(launch.numbers),
+        tuple(launch.scalars),
+        frozenset(trace.needed),
+        tuple(tuple(statement.line for statement in one.statements) for one in planned.passes),
+    )

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""The memories of a kernel: the buffers behind its accesses, and scratch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from celerity_py.fusion.coordinates import Box, Positions, Shape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Memory:
+    """What a kernel loads from and stores to. A launch gives the address of the element at the origin, and strides.
+
+    Coordinates are global: those of the buffer, then those of an element. Of scratch, those of the items that fill it.
+    """
+
+    #: Memories of equal keys are the same bytes, such as two accesses of one buffer.
+    key: Hashable
+    dtype: np.dtype[Any]
+    ndim: int
+    #: So many of the dimensions are those of a buffer, which is divided among chunks; the others are those of elements.
+    num_divided: int
+    #: In messages.
+    label: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scratch(Memory):
+    """Memory that lasts as long as the kernel runs, in C order. Whoever launches it allocates it."""
+
+    #: The first element, and the extents.
+    origin: tuple[int, ...]
+    shape: Shape
+
+
+def region_of(positions: Positions, box: Box) -> tuple[tuple[int, int, int], ...]:
+    """Per dimension the lowest and the highest element and the step between elements, for the items of a box."""
+    return tuple((*position.bounds(box), abs(position.step) or 1) for position in positions)
+
+
+def overlap(first: tuple[tuple[int, int, int], ...], second: tuple[tuple[int, int, int], ...]) -> bool:
+    """Whether two regions of one memory may have an element in common; regions in turns, as red and black, do not."""
+    for (low, high, step), (other_low, other_high, other_step) in zip(first, second, strict=True):
+        if low > other_high or other_low > high:
+            return False
+        if low != high and other_low != other_high:
+            common = math.gcd(step, other_step)
+        else:
+            common = other_step if low == high else step
+        if (low - other_low) % common:
+            return False
+    return True

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: MIT
+"""Groups the statements of a call into passes over memory, and takes scratch memory where NumPy's order needs it.
+
+A pass runs its statements item by item. That has the effect of one statement after the other if no item loads what
+another one stores in the same pass. An element that is loaded and stored at the same item is harmless: the item loads
+before or after it stores, as the program says. So a statement joins the pass before it unless it would load an element
+that another item stores, or store one that another item loads. Two cases need scratch memory:
+
+* A statement stores elements that other items of its own load, as `u[1:] = u[:-1]` does. NumPy evaluates the right side
+  as a whole first, so a first pass stores the value in scratch, and a second one copies it.
+* A value was computed from elements that an earlier pass has overwritten. A statement in front of that pass keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions
+from celerity_py.fusion.memories import Scratch, overlap, region_of
+from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored, children
+from celerity_py.fusion.walks import loads_of
+
+#: A pass visits at most so many times the items that its statements have.
+_MAX_IDLE_ITEMS: Final = 2
+
+
+@dataclass(slots=True)
+class Pass:
+    """Statements that one launch carries out, over the smallest box that contains their items."""
+
+    statements: list[Statement] = field(default_factory=list)
+    box: Box = ()
+    #: Where the items load, by statement.
+    loads: dict[Statement, list[tuple[Load, Positions]]] = field(default_factory=dict)
+
+    def add(self, statement: Statement, items: Items, loads: list[tuple[Load, Positions]]) -> None:
+        """The statement becomes the last one."""
+        self.box = items.box if not self.statements else _union(self.box, items.box)
+        self.statements.append(statement)
+        self.loads[statement] = loads
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Passes in their order, and the scratch memory that they need."""
+
+    passes: tuple[Pass, ...]
+    scratch: tuple[Scratch, ...]
+
+
+def plan(statements: Sequence[Statement]) -> Plan:
+    """The passes that carry out statements. Values of statements may be replaced by equal ones."""
+    return _Planner(statements).plan()
+
+
+class _Planner:
+    def __init__(self, statements: Sequence[Statement]) -> None:
+        self._statements = list(statements)
+        self._scratch: list[Scratch] = []
+        self._kept: dict[Node, Load] = {}
+
+    def plan(self) -> Plan:
+        while True:
+            passes = self._try()
+            if passes is not None:
+                break
+        used = {load.memory for one in passes for loads in one.loads.values() for load, _ in loads}
+        return Plan(tuple(passes), tuple(scratch for scratch in self._scratch if scratch in used))
+
+    def _try(self) -> list[Pass] | None:
+        """The passes; None if statements were changed, and planning has to start anew."""
+        order = {statement: place for place, statement in enumerate(self._statements)}
+        passes: list[Pass] = []
+        for statement in self._statements:
+            items = statement.items()
+            if passes and self._may_join(statement, items, passes[-1], order):
+                passes[-1].add(statement, items, list(loads_of(statement, passes[-1].statements)))
+                continue
+            loads = list(loads_of(statement, ()))
+            earlier = [other for one in passes for other in one.statements]
+            stale = _first_overwritten(loads, items, earlier, order)
+            if stale is not None:
+                self._keep(statement, stale, order)
+                return None
+            if _stores_what_others_load(statement, [(statement, loads)]):
+                self._evaluate_first(statement, items, order[statement])
+                return None
+            passes.append(Pass())
+            passes[-1].add(statement, items, loads)
+        return passes
+
+    def _may_join(self, statement: Statement, items: Items, last: Pass, order: dict[Statement, int]) -> bool:
+        first = last.statements[0].items()
+        if first.frame != items.frame or not _is_dense([other.items().box for other in last.statements], items.box):
+            return False
+        loads = list(loads_of(statement, last.statements))
+        if any(_stores_what_others_load(other, [(statement, loads)]) for other in last.statements):
+            return False
+        pairs = [*last.loads.items(), (statement, loads)]
+        if _stores_what_others_load(statement, pairs):
+            return False
+        before = self._statements[: order[last.statements[0]]]
+        return _first_overwritten(loads, items, before, order) is None
+
+    def _evaluate_first(self, statement: Statement, items: Items, place: int) -> None:
+        """Let a statement of its own store the value in scratch memory, at the items of the statement."""
+        shape = tuple(high - low for low, high in items.box)
+        scratch = self._allocate(statement.value, tuple(low for low, _ in items.box), shape)
+        positions = []
+        for (axis, step, _), (low, high) in zip(statement.positions, items.box, strict=True):
+            start = low if step >= 0 else high - 1
+            positions.append(Affine(axis, 0 if axis == NO_AXIS else 1 if step > 0 else -1, start))
+        self._replace(statement, place, scratch, tuple(positions), statement.value)
+
+    def _keep(self, statement: Statement, stale: Statement, order: dict[Statement, int]) -> None:
+        """Keep in scratch memory what a statement computes from elements that `stale` overwrites."""
+        node = self._largest_before(statement, stale, order)
+        kept = self._kept.get(node)
+        if kept is None:
+            origin = _origin_of(node)
+            scratch = self._allocate(node, origin, node.shape)
+            positions = tuple(Affine(axis, 1, low) for axis, low in enumerate(origin))
+            self._replace(statement, order[stale], scratch, positions, node)
+        else:
+            assert kept.after is not statement
+            statement.value = _replaced(statement.value, node, kept)
+
+    def _replace(self, statement: Statement, place: int, scratch: Scratch, positions: Positions, node: Node) -> None:
+        filling = Statement(scratch, positions, node, statement.line)
+        load = Load(node.dtype, node.shape, scratch, positions, filling)
+        self._kept[node] = load
+        self._statements.insert(place, filling)
+        statement.value = _replaced(statement.value, node, load)
+
+    def _allocate(self, node: Node, origin: tuple[int, ...], shape: tuple[int, ...]) -> Scratch:
+        number = len(self._scratch)
+        scratch = Scratch(("scratch", number), node.dtype, len(shape), len(shape), f"scratch {number}", origin, shape)
+        self._scratch.append(scratch)
+        return scratch
+
+    def _largest_before(self, statement: Statement, stale: Statement, order: dict[Statement, int]) -> Node:
+        """A part of the statement's value that loads elements which `stale` overwrites, and was complete before it."""
+        place = order[stale]
+        stack = [statement.value]
+        while stack:
+            node = stack.pop()
+            loads = [load for load in _all_loads(node) if load.memory.key == stale.memory.key]
+            if not any(_is_before(load, place, order) and _touches(load, stale) for load in loads):
+                continue
+            if all(_is_before(load, place, order) for load in _all_loads(node)):
+                return node
+            stack.extend(children(node))
+            if isinstance(node, Stored):
+                stack.append(node.load)
+        raise AssertionError("a load that is overwritten belongs to some part of the value")
+
+
+def _is_before(load: Load, place: int, order: dict[Statement, int]) -> bool:
+    return load.after is None or order[load.after] < place
+
+
+def _touches(load: Load, store: Statement) -> bool:
+    whole = tuple((0, extent) for extent in load.shape)
+    items = store.items()
+    return overlap(region_of(load.positions, whole), region_of(items.stored, items.box))
+
+
+def _stores_what_others_load(store: Statement, loads: Iterable[tuple[Statement, list[tuple[Load, Positions]]]]) -> bool:
+    """Whether an item may load, for one of the statements, an element that another item stores."""
+    stored = store.items()
+    region = region_of(stored.stored, stored.box)
+    return any(
+        load.memory.key == store.memory.key
+        and where != stored.stored
+        and overlap(region_of(where, other.items().box), region)
+        for other, pairs in loads
+        for load, where in pairs
+    )
+
+
+def _first_overwritten(
+    loads: list[tuple[Load, Positions]], items: Items, earlier: Iterable[Statement], order: dict[Statement, int]
+) -> Statement | None:
+    """The first of earlier statements that overwrites elements which are loaded as they were before it."""
+    for store in earlier:
+        stored = store.items()
+        for load, where in loads:
+            if load.memory.key != store.memory.key or not _is_before(load, order[store], order):
+                continue
+            if overlap(region_of(where, items.box), region_of(stored.stored, stored.box)):
+                return store
+    return None
+
+
+def _all_loads(node: Node) -> list[Load]:
+    found, seen, stack = [], set(), [node]
+    while stack:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if isinstance(one, Load):
+            found.append(one)
+        elif isinstance(one, Stored):
+            found.append(one.load)
+        stack.extend(children(one))
+    return found
+
+
+def _replaced(root: Node, old: Node, new: Node) -> Node:
+    """A graph with another node in the place of one."""
+    done: dict[Node, Node] = {old: new}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        missing = [child for child in children(node) if child not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        done[node] = _with_children(node, tuple(done[child] for child in children(node)), done)
+    return done[root]
+
+
+def _with_children(node: Node, new: tuple[Node, ...], done: dict[Node, Node]) -> Node:
+    if isinstance(node, Stored) and node.load in done:
+        return done[node.load]
+    if new == children(node):
+        return node
+    if isinstance(node, Compute):
+        return Compute(node.dtype, node.shape, node.operation, new)
+    if isinstance(node, Select):
+        return Select(node.dtype, node.shape, new[0], node.positions)
+    assert isinstance(node, Insert)
+    return Insert(node.dtype, node.shape, new[0], new[1], node.positions)
+
+
+def _origin_of(node: Node) -> tuple[int, ...]:
+    """Coordinates of the first element such that the items are those of the statements that store what it loads."""
+    for load in _all_loads(node):
+        straight = tuple(Affine(axis, 1, position.offset) for axis, position in enumerate(load.positions))
+        if len(load.positions) == len(node.shape) and load.positions == straight:
+            return tuple(position.offset for position in straight)
+    return (0,) * len(node.shape)
+
+
+def _is_dense(boxes: list[Box], further: Box) -> bool:
+    union = further
+    for box in boxes:
+        union = _union(union, box)
+    return _volume(union) <= _MAX_IDLE_ITEMS * max(map(_volume, [*boxes, further]))
+
+
+def _volume(box: Box) -> int:
+    return math.prod(high - low for low, high in box)
+
+
+def _union(first: Box, second: Box) -> Box:
+    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))

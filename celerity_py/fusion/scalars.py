@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Plain numbers among the arguments: parameters of the launch, and arithmetic on them, which Python and NumPy do."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from celerity_py.fusion.mistakes import at_line
+from celerity_py.scheduler.errors import UsageError
+
+#: Python's numbers, which take the dtype of the array that they meet. `bool` has a dtype of its own for NumPy.
+WEAK: Final = (int, float, complex)
+Number: TypeAlias = "int | float | complex | np.generic"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Parameter:
+    """A number that each launch computes from its arguments, by the operations of the function itself."""
+
+    function: Callable[..., Any] | None
+    """None: the argument itself."""
+    operands: tuple[Any, ...]
+    """Parameters and numbers; of an argument its position."""
+    value: Any
+    """In the call that is traced."""
+
+    def value_of(self, arguments: Sequence[Any]) -> Any:
+        """The number for other arguments."""
+        if self.function is None:
+            return arguments[self.operands[0]]
+        values = (item.value_of(arguments) if isinstance(item, Parameter) else item for item in self.operands)
+        return self.function(*values)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a number takes the dtype of the array that it meets."""
+    return isinstance(value, WEAK) and not isinstance(value, bool | np.generic)
+
+
+def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    """A number in the type of an operation's loop.
+
+    Raises:
+        UsageError: If the type cannot hold a Python integer.
+    """
+    if isinstance(value, np.generic):
+        converted: np.generic = value.astype(dtype)
+        return converted
+    try:
+        with np.errstate(over="ignore"):
+            element: np.generic = dtype.type(value)
+    except OverflowError:
+        raise UsageError(
+            f"The Python integer {value} does not fit into {dtype} {at_line()}. Convert the array to a wider type, as "
+            f"in array.astype(numpy.int64), or pass the number as one of NumPy, such as numpy.int64({value})."
+        ) from None
+    return element
+
+
+class SymbolicScalar:
+    """A plain number in a function that is traced. Arithmetic with numbers gives further ones.
+
+    Where Python needs the value, the trace holds for this value only: `needed` gets the positions of the arguments that
+    it comes from.
+    """
+
+    __slots__ = ("_needed", "parameter")
+
+    def __init__(self, parameter: Parameter, needed: set[int]) -> None:
+        self.parameter = parameter
+        self._needed = needed
+
+    def concrete(self) -> Any:
+        """The value, which the trace depends on from now on."""
+        stack = [self.parameter]
+        while stack:
+            parameter = stack.pop()
+            if parameter.function is None:
+                self._needed.add(parameter.operands[0])
+            else:
+                stack.extend(item for item in parameter.operands if isinstance(item, Parameter))
+        return self.parameter.value
+
+    def derive(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """`function(*operands)` as a scalar; NotImplemented if one of them is no number."""
+        if not all(isinstance(item, SymbolicScalar | int | float | complex | np.generic) for item in operands):
+            return NotImplemented
+        value = function(*(item.parameter.value if isinstance(item, SymbolicScalar) else item for item in operands))
+        plain = tuple(item.parameter if isinstance(item, SymbolicScalar) else item for item in operands)
+        return SymbolicScalar(Parameter(function, plain, value), self._needed)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a number of NumPy; Python's have none."""
+        found: np.dtype[Any] = self.parameter.value.dtype
+        return found
+
+    def copy(self) -> Any:
+        """Of a number of NumPy, itself."""
+        return self.derive(operator.methodcaller("copy"), self)
+
+    def astype(self, dtype: Any) -> Any:
+        """Of a number of NumPy, one of another type."""
+        return self.derive(operator.methodcaller("astype", dtype), self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            return NotImplemented
+        return self.derive(ufunc, *inputs)
+
+    def __repr__(self) -> str:
+        return f"<scalar {self.parameter.value!r}>"
+
+    def __hash__(self) -> int:
+        return hash(self.concrete())
+
+
+def _binary(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(self: SymbolicScalar, other: Any) -> Any:
+        return self.derive(function, self, other)
+
+    def backward(self: SymbolicScalar, other: Any) -> Any:
+        return self.derive(function, other, self)
+
+    return forward, backward
+
+
+def _concrete(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: SymbolicScalar, *others: Any) -> Any:
+        plain = (other.concrete() if isinstance(other, SymbolicScalar) else other for other in others)
+        return function(self.concrete(), *plain)
+
+    return method
+
+
+def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
+    on_values = _concrete(function)
+
+    def method(self: SymbolicScalar, other: Any) -> Any:
+        is_number = isinstance(other, SymbolicScalar | int | float | complex | np.generic)
+        return on_values(self, other) if is_number else NotImplemented
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"):
+    _function = getattr(operator, f"__{_name}__")
+    _forward, _backward = _binary(_function)
+    setattr(SymbolicScalar, f"__{_name}__", _forward)
+    setattr(SymbolicScalar, f"__r{_name}__", _backward)
+for _name in ("neg", "pos", "abs", "invert"):
+    _function = getattr(operator, f"__{_name}__")
+    setattr(SymbolicScalar, f"__{_name}__", lambda self, function=_function: self.derive(function, self))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(SymbolicScalar, f"__{_name}__", _comparison(getattr(operator, f"__{_name}__")))
+for _function in (bool, int, float, complex, operator.index, round):
+    setattr(SymbolicScalar, f"__{_function.__name__}__", _concrete(_function))
