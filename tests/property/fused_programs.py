@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: MIT
+"""Random functions on views, with the operands at which NumPy's rules differ from those of C++.
+
+A function is text, so that a failure can be read. A line that NumPy refuses on the chunk that is drawn is left out.
+
+    python -m tests.property.fused_programs --kernels 1000 --seed 1
+
+compiles and runs many, and prints how many differ from NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celerity_py import Box
+from celerity_py.fusion.kernels import FusedKernel
+from celerity_py.fusion.mistakes import NotTakenError
+from tests.support.fused_kernels import (
+    Access,
+    compile_texts,
+    copies,
+    describe_difference,
+    launch,
+    make_kernel,
+    run_on_numpy,
+)
+
+FLOATS = ("f2", "f4", "f8")
+INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, 2.5, -3.5, 65504.0, 6e-8, 1e-45, 1e38)
+UNIT = 100
+_BINARY = "+ - * / // % & | ^ << >> < <= > >= == !=".split()  # noqa: SIM905 - one line
+_CALLS = "minimum maximum logical_and logical_or logical_xor".split()  # noqa: SIM905 - one line
+_UNARY = "negative absolute sqrt square sign floor ceil trunc rint isnan isinf isfinite logical_not invert".split()  # noqa: SIM905 - one line
+_UPDATES = "+= -= *= //= %= &= |= ^= <<= >>= /=".split()  # noqa: SIM905 - one line
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function with its arguments, and the chunks for which it is tried."""
+
+    seed: int
+    text: str
+    arguments: tuple[Any, ...]
+    boxes: tuple[Box, ...]
+
+    def function(self) -> Any:
+        space: dict[str, Any] = {"np": np}
+        exec(compile(self.text, f"<program {self.seed}>", "exec"), space)
+        return space["f"]
+
+
+@functools.lru_cache(maxsize=200)
+def draw(seed: int) -> Program:
+    """A program that NumPy runs for its first chunk."""
+    return _Drawer(seed).program()
+
+
+class _Drawer:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._seed = seed
+        self._ndim = self._random.choice((1, 1, 2, 2, 2, 3))
+        self._margin = 2
+        self._views: list[str] = []
+        self._arrays: list[str] = []
+        self._scalars: list[str] = []
+        self._has_elements = False
+
+    def program(self) -> Program:
+        choose = self._random
+        extent = tuple(choose.randint(2, 5) for _ in range(self._ndim))
+        shape = tuple(one + 2 * self._margin + 3 for one in extent)
+        arguments: list[Any] = []
+        names = []
+        for number in range(choose.randint(1, 3)):
+            if arguments and choose.random() < 0.25:
+                array = choose.choice(arguments).array  # two accesses of one buffer
+            else:
+                array = self._array(shape, choose.choice(FLOATS + INTEGERS + ("?", "F")))
+            arguments.append(Access(array))
+            self._views.append(f"u{number}")
+        names += self._views
+        for number in range(choose.randint(0, 2)):
+            arguments.append(
+                choose.choice((2, -1, 3, 0.5, -0.0, np.float32(0.25), np.int8(-128), np.uint64(7), np.float64(1e300)))
+            )
+            self._scalars.append(f"s{number}")
+        names += self._scalars
+        low = tuple(self._margin + choose.randint(0, 2) for _ in extent)
+        box = Box(low, [a + b for a, b in zip(low, extent, strict=True)])
+        other = tuple(self._margin + choose.randint(0, 2) for _ in extent)
+        boxes = (box, Box(other, [a + b for a, b in zip(other, extent, strict=True)]))
+        if choose.random() < 0.3:
+            array = self._array((*shape, 3), choose.choice(("f4", "f8", *INTEGERS)))
+            arguments.append(Access(array, element_ndim=1))
+            names.append("e")
+            self._has_elements = True
+        for number in range(2):  # into these go all types but complex
+            arguments.append(Access(self._array(shape, "f8")))
+            names.append(f"o{number}")
+        lines = [f"def f(chunk, {', '.join(names)}):", "    b, xp = chunk.box, chunk.xp"]
+        wanted = choose.randint(2, 9)
+        for _ in range(40):
+            if len(lines) > wanted + 1:
+                break
+            line, made = self._line(len(lines))
+            if self._runs([*lines, f"    {line}"], arguments, boxes):
+                lines.append(f"    {line}")
+                self._arrays += made
+        results = [self._arrays[-1:], self._arrays[-2:-1], [self._operand(is_array=False)]]
+        for view, names in zip(("o0", "o1", choose.choice(self._views)), results, strict=True):
+            store = f"    {view}[{self._box()}] = {''.join(names)}"
+            if self._runs([*lines, store], arguments, boxes):
+                lines.append(store)
+        return Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)
+
+    def _runs(self, lines: list[str], arguments: list[Any], boxes: tuple[Box, ...]) -> bool:
+        program = Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)
+        try:
+            for box in boxes:
+                run_on_numpy(program.function(), box, copies(arguments))
+        except Exception:  # noqa: BLE001 - whatever NumPy refuses
+            return False
+        return True
+
+    def _array(self, shape: tuple[int, ...], kind: str) -> np.ndarray[Any, Any]:
+        draws = np.random.default_rng(self._random.randrange(1 << 30))
+        dtype = np.dtype(kind)
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            usual = draws.integers(-4 if dtype.kind == "i" else 0, 9, shape)
+            special = draws.choice(
+                [limits.min, limits.min + 1, limits.max, limits.max - 1, 0, 1, 8 * dtype.itemsize - 1], shape
+            )
+            return np.where(draws.random(shape) < 0.6, usual, special.astype(dtype)).astype(dtype)
+        usual_floats = np.round(draws.standard_normal(shape) * 4, 2)
+        with np.errstate(all="ignore"):
+            return np.where(draws.random(shape) < 0.6, usual_floats, draws.choice(SPECIAL, shape)).astype(dtype)
+
+    def _box(self) -> str:
+        offsets = ", ".join(str(self._random.choice((0, 0, 1, -1, 2, -2))) for _ in range(self._ndim))
+        return self._random.choice(("b", "b", f"b.shift({offsets})"))
+
+    def _reference(self) -> str:
+        view = self._random.choice(self._views)
+        if self._has_elements and self._random.random() < 0.3:
+            return f"e[{self._box()}]{self._random.choice(('', '[..., 0]', '[..., 2]', '[..., 1:]', '[..., ::-1]'))}"
+        kind = self._random.random()
+        if kind < 0.75:
+            return f"{view}[{self._box()}]"
+        if kind < 0.85:  # a row of the chunk
+            rest = ", ".join(f"b.min[{dim}]:b.max[{dim}]" for dim in range(1, self._ndim))
+            return f"{view}[b.min[0]{', ' + rest if rest else ''}]"
+        steps = (f"b.min[{dim}]:b.max[{dim}]:{self._random.choice((1, 2))}" for dim in range(self._ndim))
+        return f"{view}[{', '.join(steps)}]"
+
+    def _padded(self) -> str:
+        halo, mode = self._random.choice((2, 6)), self._random.choice(("constant", "edge", "wrap"))
+        places = (self._random.choice((0, halo, halo - 1, 2 * halo)) for _ in range(self._ndim))
+        index = ", ".join(f"{place}:{place} + b.shape[{dim}]" for dim, place in enumerate(places))
+        value = ", value=1" if mode == "constant" and self._random.random() < 0.5 else ""
+        return f'{self._random.choice(self._views)}.padded(b, {halo}, mode="{mode}"{value})[{index}]'
+
+    def _operand(self, is_array: bool = True) -> str:
+        if self._random.random() < 0.06:
+            return self._padded()
+        if self._has_elements and self._random.random() < 0.08:
+            return f"e[{self._box()}].sum(axis=-1)"
+        kind = self._random.random() * (0.85 if is_array else 1)
+        if self._arrays and kind < 0.55:
+            name = self._random.choice(self._arrays)
+            forms = ("", "", "", "[::-1]", "[1:]", "[:-1]", ".T", "[..., None]", "[None]", "[..., :1]")
+            return name + self._random.choice(forms)
+        if kind < 0.85:
+            return self._reference()
+        if self._scalars and kind < 0.92:
+            return self._random.choice((self._scalars[0], f"({self._random.choice(self._scalars)} * 3 - 1)"))
+        if kind < 0.95:
+            return f"chunk.index({self._random.randrange(self._ndim)})"
+        return self._random.choice(
+            ("2", "-1", "0", "1.5", "-0.0", "np.float32(3)", "np.int8(-1)", "200", "np.uint64(5)")
+        )
+
+    def _expression(self, depth: int = 2, is_array: bool = True) -> str:
+        kind = self._random.random()
+        if depth == 0 or kind < 0.2:
+            return self._operand(is_array)
+        first, second = self._expression(depth - 1), self._expression(depth - 1, is_array=False)
+        if kind < 0.6:
+            pair = (first, second) if self._random.random() < 0.7 else (second, first)
+            return f"({pair[0]} {self._random.choice(_BINARY)} {pair[1]})"
+        if kind < 0.7:
+            return f"np.{self._random.choice(_CALLS)}({first}, {second})"
+        if kind < 0.82:
+            return f"np.{self._random.choice(_UNARY)}({first})"
+        if kind < 0.84:
+            return f"np.select([{first} > 0, {second} != 1], [{second}, {first}], {self._random.choice(('0', '1.5'))})"
+        if kind < 0.88:
+            return f"np.where({self._expression(0)}, {first}, {second})"
+        if kind < 0.92:
+            return f"np.clip({first}, {self._random.choice(('-1', '0', '2'))}, 3)"
+        if kind < 0.96:
+            return f"({first}).astype('{self._random.choice(('f2', 'f4', 'f8', '?'))}')"
+        return f"({first}) ** 2"
+
+    def _line(self, number: int) -> tuple[str, list[str]]:
+        kind, name = self._random.random(), f"t{number}"
+        if kind < 0.2:
+            return f"{name} = {self._reference()}{self._random.choice(('', '', '.copy()'))}", [name]
+        if kind < 0.25:  # a value that outlives its elements
+            place = f"{self._random.choice(self._views)}[{self._box()}]"
+            return f"{name} = {place} + 0; {place} = {self._expression(1, is_array=False)}", [name]
+        if kind < 0.5 or not self._arrays:
+            return f"{name} = {self._expression()}", [name]
+        if kind < 0.53:
+            kinds = ", ".join(self._random.choice((("2", "'i4'"), ("-0.0", "'f8'"), ("1", "'u1'"))))
+            return f"{name} = xp.full(b.shape, {kinds})", [name]
+        array = self._random.choice(self._arrays)
+        if kind < 0.57:
+            return f"{name} = {array}.copy()", [name]
+        if kind < 0.62:
+            return f"{name} = {self._random.choice((f'{array}[1:]', f'{array}[::-1]', array))}", [name]
+        if kind < 0.75:
+            return f"{array} {self._random.choice(_UPDATES)} {self._expression(1, is_array=False)}", []
+        if kind < 0.82:
+            part = self._random.choice(
+                (array + "[1:]", array + "[:-1]", array + "[0]", array + "[...]", array + "[::-1]")
+            )
+            return f"{part} = {self._expression(1, is_array=False)}", []
+        if kind < 0.88:
+            return f"{self._reference()} {self._random.choice(_UPDATES)} {self._expression(1, is_array=False)}", []
+        return f"{self._reference()} = {self._expression()}", []
+
+
+@dataclass(frozen=True)
+class Made:
+    """A program with the kernels of its chunks."""
+
+    program: Program
+    kernels: tuple[FusedKernel, ...]
+
+
+def make_all(seeds: Iterator[int], count: int) -> tuple[list[Made], int]:
+    """So many programs that can be fused, and how many could not yet."""
+    made: list[Made] = []
+    num_refused = 0
+    while len(made) < count:
+        program = draw(next(seeds))
+        function = program.function()
+        try:
+            kernels = []
+            for place, box in enumerate(program.boxes):
+                fixes = bool(program.seed % 3)
+                name = f"k{len(made)}_{place}"
+                kernels.append(make_kernel(function, box, *program.arguments, name=name, fixes_distances=fixes))
+        except NotTakenError:
+            num_refused += 1
+            continue
+        made.append(Made(program, tuple(kernels)))
+    return made, num_refused
+
+
+def differences(made: list[Made], folder: Path, name: str) -> list[str]:
+    """Compile programs as one unit, run them, and describe each difference from NumPy."""
+    texts = []
+    for one in made:
+        first, second = one.kernels
+        texts.append(first.text)
+        if not _same_structure(first, second):
+            texts.append(second.text)
+    library = compile_texts(texts, folder, name)
+    found = []
+    for one in made:
+        first, second = one.kernels
+        for box, kernel in zip(one.program.boxes, one.kernels, strict=True):
+            expected, given = copies(one.program.arguments), copies(one.program.arguments)
+            run_on_numpy(one.program.function(), box, expected)
+            shared = first.name if _same_structure(first, second) else kernel.name
+            launch(library, kernel, given, name=shared)
+            difference = describe_difference(kernel, expected, given)
+            if difference:
+                found.append(f"program {one.program.seed}, chunk {box}:\n{one.program.text}{difference}\n")
+    return found
+
+
+def _same_structure(first: FusedKernel, second: FusedKernel) -> bool:
+    return first.text.replace(first.name, "") == second.text.replace(second.name, "")
+
+
+def main() -> int:
+    """Try many programs."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--kernels", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    seeds = iter(range(arguments.seed * 1_000_000, (arguments.seed + 1) * 1_000_000))
+    begin, num_done, num_refused, num_different = time.monotonic(), 0, 0, 0
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        while num_done < arguments.kernels:
+            made, refused = make_all(seeds, min(UNIT, arguments.kernels - num_done))
+            found = differences(made, Path(folder), f"unit{num_done}")
+            num_done, num_refused, num_different = (
+                num_done + len(made),
+                num_refused + refused,
+                num_different + len(found),
+            )
+            print("\n".join(found))
+            seconds = time.monotonic() - begin
+            print(f"{num_done} programs, {num_refused} not fused yet, {num_different} chunks differ, {seconds:.0f} s")
+    return int(num_different > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

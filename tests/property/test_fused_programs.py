@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""Random functions, fused and compiled for the host, have NumPy's bits; and a maker with a mistake is found out."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import celerity_py.fusion.emission
+import celerity_py.fusion.memories
+import celerity_py.fusion.planning
+import celerity_py.fusion.storages
+import celerity_py.fusion.trace
+import celerity_py.fusion.walks
+from celerity_py.fusion.nodes import Load
+from tests.property.fused_programs import differences, make_all
+
+FIRST_SEED = 4_000_000
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # overflows and divisions by 0 are meant
+        yield
+
+
+def test_random_functions_have_the_bits_of_numpy(tmp_path: Path) -> None:
+    made, num_refused = make_all(itertools.count(FIRST_SEED), 100)
+    assert num_refused < 15
+    assert max(one.kernels[0].num_passes for one in made) > 3
+    assert sum(bool(one.kernels[0].scratch) for one in made) > 20
+    assert differences(made, tmp_path, "unit") == []
+
+
+def _ignore_overlaps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.planning, "overlap", lambda first, second: False)
+
+
+def _load_late(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.emission._PassText, "_overwritten_by", lambda self, statement: [])
+
+
+def _forget_what_was_overwritten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.planning, "_first_overwritten", lambda *_: None)
+
+
+def _evaluate_in_place(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.planning, "_stores_what_others_load", lambda *_: False)
+
+
+def _copy_references(patch: pytest.MonkeyPatch) -> None:
+    def read(self: Any, memory: Any, positions: Any, shape: Any) -> Any:
+        return Load(memory.dtype, shape, memory, positions, None)  # as it was at the beginning
+
+    patch.setattr(celerity_py.fusion.trace.Trace, "read", read)
+
+
+def _skip_masked_statements(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.emission, "_any", lambda guards: "false")
+
+
+def _miss_partial_assignments(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.storages, "Insert", lambda dtype, shape, base, part, positions: base)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        _ignore_overlaps,
+        _load_late,
+        _forget_what_was_overwritten,
+        _evaluate_in_place,
+        _copy_references,
+        _skip_masked_statements,
+        _miss_partial_assignments,
+    ],
+)
+def test_a_maker_with_a_mistake_is_found_out(
+    mistake: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    made, _ = make_all(itertools.count(FIRST_SEED), 40)
+    assert differences(made, tmp_path, "unit") != []

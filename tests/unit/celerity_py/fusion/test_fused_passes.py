@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""How many passes over memory, how much scratch memory and how many loads a fused function takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celerity_py import Box
+from celerity_py.fusion.kernels import FusedKernel
+from tests.support.fused_kernels import Access, make_kernel
+
+BOX = Box((2, 2), (6, 7))
+
+
+def _make(function: Callable[..., Any], *arguments: Any, box: Box = BOX, **options: Any) -> FusedKernel:
+    fields = [Access(np.zeros((9, 10), "f4")) for _ in range(function.__code__.co_argcount - 1 - len(arguments))]
+    return make_kernel(function, box, *fields, *arguments, **options)
+
+
+def _loads(kernel: FusedKernel) -> int:
+    return kernel.text.count("= *element<")
+
+
+def _stores(kernel: FusedKernel) -> int:
+    return kernel.text.count("*element<") - _loads(kernel)
+
+
+def test_statements_at_the_same_items_are_one_pass() -> None:
+    def function(chunk: Any, u: Any, v: Any, w: Any) -> None:
+        b = chunk.box
+        u[b] = v[b] + v[b.shift(0, 1)]
+        w[b] = u[b] * v[b]
+        u[b] += w[b]
+
+    kernel = _make(function)
+    assert (kernel.num_passes, kernel.scratch, _loads(kernel)) == (1, (), 2)
+    assert len(kernel.lines[0]) == 3
+
+
+def test_elements_that_an_item_has_stored_are_not_loaded_again() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = v[chunk.box] * 2
+        v[chunk.box] = u[chunk.box] + 1
+
+    assert _loads(_make(function)) == 1
+
+
+def test_an_exchange_needs_no_scratch_memory() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        t = u[chunk.box].copy()
+        u[chunk.box] = v[chunk.box]
+        v[chunk.box] = t
+
+    kernel = _make(function)
+    assert (kernel.num_passes, kernel.scratch) == (1, ())
+
+
+def test_reading_what_other_items_store_takes_another_pass() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = v[chunk.box]
+        v[chunk.box] = u[chunk.box.shift(0, 1)]
+
+    kernel = _make(function)
+    assert (kernel.num_passes, kernel.scratch) == (2, ())
+
+
+def test_storing_what_other_items_of_the_statement_load_takes_scratch_memory() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        u[chunk.box] = u[chunk.box.shift(0, 1)] * 2
+
+    kernel = _make(function)
+    assert kernel.num_passes == 2
+    assert [(one.shape, one.origin, one.dtype) for one in kernel.scratch] == [((4, 5), (2, 2), np.dtype("f4"))]
+
+
+def test_distant_boxes_of_one_buffer_do_not_disturb_each_other() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        u[2:4, 2:7] = u[4:6, 2:7]
+
+    kernel = _make(function)
+    assert (kernel.num_passes, kernel.scratch) == (1, ())
+
+
+def test_elements_in_turns_do_not_disturb_each_other() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        u[2:8:2] = u[1:7:2] + u[3:9:2]
+
+    kernel = _make(function)
+    assert (kernel.num_passes, kernel.scratch) == (1, ())
+
+
+def test_a_value_from_elements_that_were_overwritten_is_kept() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        old = u[chunk.box.shift(0, 1)] * 2
+        u[chunk.box] = 0
+        v[chunk.box] = old
+
+    kernel = _make(function)
+    assert kernel.num_passes == 2
+    assert len(kernel.scratch) == 1
+
+
+def test_two_accesses_of_one_buffer_are_one_memory() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = v[chunk.box.shift(0, 1)]
+
+    field = np.zeros((9, 10), "f4")
+    assert make_kernel(function, BOX, Access(field), Access(field)).num_passes == 2
+    assert make_kernel(function, BOX, Access(field), Access(field.copy())).num_passes == 1
+
+
+def test_statements_with_smaller_boxes_are_masked_in_the_same_pass() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = v[chunk.box]
+        u[chunk.box.shrink(1, 1)] *= 2
+
+    kernel = _make(function)
+    assert (kernel.num_passes, _loads(kernel), kernel.text.count("if (v")) == (1, 1, 1)
+
+
+def test_statements_far_from_each_other_are_passes_of_their_own() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[2, 2:7] = 0
+        v[8, 2:7] = 1
+
+    assert _make(function).num_passes == 2
+
+
+def test_a_chain_of_a_thousand_operations_is_no_recursion() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        t = u[chunk.box]
+        for _ in range(990):
+            t = t + 1
+        u[chunk.box] = t
+
+    assert _make(function).text.count("op_add(") == 990
+
+
+def test_equal_expressions_are_computed_once() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = (v[chunk.box] + 1) * (v[chunk.box] + 1) - (v[chunk.box] + 1)
+
+    kernel = _make(function)
+    assert (_loads(kernel), kernel.text.count("op_add("), _stores(kernel)) == (1, 1, 1)
+
+
+def test_chunks_of_one_structure_share_a_text() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        inner = chunk.box & u.shape_box.shrink(1, 1)
+        u[inner] = v[inner.shift(1, 0)] - v[inner.shift(0, -1)]
+
+    first, second = _make(function, box=Box((0, 0), (4, 10))), _make(function, box=Box((4, 0), (9, 10)))
+    assert first.text == second.text
+    assert (first.numbers, second.numbers) == ((1, 4, 1, 9), (4, 8, 1, 9))
+
+
+@pytest.mark.parametrize("fixes", [True, False])
+def test_distances_of_stencils_may_be_numbers_of_the_launch(fixes: bool) -> None:
+    def function(chunk: Any, u: Any, v: Any, distance: Any) -> None:
+        u[chunk.box] = v[chunk.box.shift(0, int(distance))]
+
+    one, two = (_make(function, distance, fixes_distances=fixes) for distance in (1, 2))
+    assert (one.text == two.text) == (not fixes)
+    assert one.needed == two.needed == {2}
+
+
+def test_a_condition_on_the_chunk_makes_another_structure() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        if chunk.box.min[0] == 0:
+            u[chunk.box] = 1
+
+    assert _make(function, box=Box((0, 0), (2, 2))).num_passes == 1
+    assert _make(function, box=Box((2, 0), (4, 2))).num_passes == 0
