@@ -70,24 +70,22 @@ class Origins:
 
 def digest_of_function(function: Any) -> int:
     """A digest of the code of a function; 0 for None and for objects with a `__call__`."""
+    if function.__class__ is MethodType:
+        function = function.__func__
+    if function.__class__ is FunctionType:  # first, as each submit of a function passes here
+        code = function.__code__
+        known = _digests.get(id(code))
+        if known is None:
+            if len(_digests) >= _MOST_CODES:
+                _digests.clear()
+            known = _digests[id(code)] = code, digest_of([function.__module__, *_parts_of(code)])
+        return known[1]
     if isinstance(function, Kernel):
         return digest_of([digest_of_function(function.cpu), digest_of_function(function.cuda)])
     if isinstance(function, CudaKernel):
         geometry = function.block, function.grid, function.items, function.shared_bytes
         return digest_of([function.name, function.source, *geometry])
-    if isinstance(function, functools.partial):
-        return digest_of_function(function.func)
-    if isinstance(function, MethodType):
-        function = function.__func__
-    if not isinstance(function, FunctionType):
-        return 0
-    code = function.__code__
-    known = _digests.get(id(code))
-    if known is None:
-        if len(_digests) >= _MOST_CODES:
-            _digests.clear()
-        known = _digests[id(code)] = code, digest_of([function.__module__, *_parts_of(code)])
-    return known[1]
+    return digest_of_function(function.func) if isinstance(function, functools.partial) else 0
 
 
 _digests: dict[int, tuple[CodeType, int]] = {}  # by id, as the hash of code is slow; holds the code, so that ids stay

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from copy import copy
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, get_args
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
@@ -122,10 +122,11 @@ class SubmitDelegate:
         if name is not None:
             check_name(name)
             label = name or label
-        label = printable(label)
+        label = label if label.isprintable() else printable(label)  # a call costs more
         is_native = function.__class__ is CudaKernel and runtime.devices.is_cuda
         try:
-            is_known = is_native or arities[id(function.__code__)][1:] == (len(args), function.__class__)
+            known = None if is_native else arities[id(function.__code__)]
+            is_known = known is None or (known[1] == len(args) and known[2] is function.__class__)
             box = known_space if is_known else None
         except (KeyError, TypeError, AttributeError):
             box = None
@@ -144,10 +145,11 @@ class SubmitDelegate:
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
         is_divisible = not (self.may_repeat or reductions or is_custom or division.split == _SPLIT_AUTO)
         submission = (DivisibleSubmission if is_divisible else Submission)("kernel", label, function, kept, box, frame)
-        if not box:
+        if box is not known_space and not box:  # known ones are never empty
             raise NothingToDo(submission)
-        if isinstance(submission, DivisibleSubmission):
-            submission.known_mappers = KnownMappers([access.mapper for access in accesses], (granularity or (1,))[0])
+        if is_divisible:
+            mappers = KnownMappers([access.mapper for access in accesses], (granularity or (1,))[0])
+            cast("DivisibleSubmission", submission).known_mappers = mappers
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)

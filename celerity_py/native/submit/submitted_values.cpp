@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The values of a submit beside its accesses: plain arguments, numbers from outside, context variables.
-#include <bit>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -14,24 +13,6 @@ namespace nb = nanobind;
 namespace celerity::native {
 
 namespace {
-
-/// Adds a number of Python or NumPy, or a text. False if it is of another type.
-bool add_plain(digest& out, PyObject* const value) {
-	if(PyUnicode_Check(value)) {
-		Py_ssize_t size = 0;
-		const char* const text = PyUnicode_AsUTF8AndSize(value, &size);
-		if(text != nullptr) out.add(std::string_view(text, static_cast<std::size_t>(size)));
-	} else if(PyLong_Check(value) || (PyIndex_Check(value) != 0 && !PyFloat_Check(value))) {
-		out.add(static_cast<std::uint64_t>(PyObject_Hash(value))); // of integers, the same in all processes
-	} else if(!PyComplex_Check(value) && Py_TYPE(value)->tp_as_number != nullptr && Py_TYPE(value)->tp_as_number->nb_float != nullptr) {
-		const double number = PyFloat_AsDouble(value);
-		out.add(number == number ? std::bit_cast<std::uint64_t>(number) : 0); // a NaN has many forms
-	} else {
-		return false;
-	}
-	if(PyErr_Occurred() != nullptr) PyErr_Clear(); // half of a surrogate pair
-	return true;
-}
 
 bool is_number(PyObject* const value) { return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value); }
 
@@ -74,15 +55,18 @@ nb::object numbers_at(const nb::handle places) {
 	return result;
 }
 
-void submitter::note_outside(const nb::handle submission) const {
+void submitter::note_outside(const nb::handle submission) {
 	PyObject* function = record_type<submission_record>::of(submission.ptr()).function;
 	if(PyMethod_Check(function)) function = PyMethod_GET_FUNCTION(function);
 	if(!PyFunction_Check(function)) return;
+	PyObject* const globals = PyFunction_GET_GLOBALS(function);
+	if(m_without_numbers.has(PyFunction_GET_CODE(function), globals)) return;
 	const nb::object code = nb::steal(PyLong_FromVoidPtr(PyFunction_GET_CODE(function)));
 	PyObject* const known = code ? PyDict_GetItemWithError(m_number_paths.ptr(), code.ptr()) : nullptr; // code, id of globals, numbers, others
 	if(known != nullptr && PyTuple_GET_SIZE(PyTuple_GET_ITEM(known, 2)) == 0 && PyTuple_GET_SIZE(PyTuple_GET_ITEM(known, 3)) == 0
-	    && PyLong_AsVoidPtr(PyTuple_GET_ITEM(known, 1)) == PyFunction_GET_GLOBALS(function)) {
-		return; // most functions use no numbers from outside
+	    && PyLong_AsVoidPtr(PyTuple_GET_ITEM(known, 1)) == globals) {
+		m_without_numbers.add(PyFunction_GET_CODE(function), globals);
+		return;
 	}
 	m_delegate.attr("note_outside")(submission);
 }
@@ -101,16 +85,23 @@ void submit_memo::clear() {
 }
 
 std::uint64_t submitter::digest_values(const nb::handle kept_args) const {
+	using port_type = record_type<port_record>;
 	digest result;
 	bool has_values = false;
 	for(Py_ssize_t i = 0; i < PyList_GET_SIZE(kept_args.ptr()); ++i) {
-		const nb::object value = nb::borrow(PyList_GET_ITEM(kept_args.ptr(), i)); // a digest in Python runs other threads
-		if(record_type<port_record>::is_instance(value.ptr())) continue;
+		PyObject* const value = PyList_GET_ITEM(kept_args.ptr(), i);
+		if(port_type::has_own_class(value)) continue;
+		const plain_types::entry* known = m_plain_types.find(Py_TYPE(value));
+		if(known == nullptr) {
+			if(port_type::is_instance(value)) continue;
+			known = m_plain_types.find_base(Py_TYPE(value));
+		}
 		has_values = true;
-		result.add(static_cast<std::uint64_t>(i));
-		result.add(std::string_view(Py_TYPE(value.ptr())->tp_name));
-		const bool is_known = plain_base(reinterpret_cast<submit_memo::argument_kind>(Py_TYPE(value.ptr()))) != 0;
-		if(!is_known || !add_plain(result, value.ptr())) result.add(nb::cast<std::uint64_t>(m_delegate.attr("digest_of")(value)));
+		const bool is_exact = known != nullptr && known->type == Py_TYPE(value);
+		result.add(static_cast<std::uint64_t>(i) + (is_exact ? known->name_digest : digest_of_name(Py_TYPE(value))));
+		if(known != nullptr && add_plain_value(result, value, *known)) continue;
+		const nb::object kept = nb::borrow(value); // the digest runs other threads
+		result.add(nb::cast<std::uint64_t>(m_delegate.attr("digest_of")(kept)));
 	}
 	return has_values ? result.value() : 0;
 }

@@ -43,7 +43,16 @@ submit_memo::argument_kind kind_of(PyObject* const kept) {
 
 bool has_class(PyObject* const object, const void* const cls) { return Py_TYPE(object) == cls; }
 
-bool wraps(const nb::handle mapper) { return nb::isinstance<range_mapper>(mapper) && nb::cast<const range_mapper&>(mapper).wraps(); }
+/// Null if it is none of native code. Each access of each submit passes here twice, and nanobind's look at the type costs more.
+const range_mapper* native_mapper(const nb::handle mapper) {
+	static const PyTypeObject* const final_class = reinterpret_cast<PyTypeObject*>(nb::type<range_mapper>().ptr());
+	return Py_TYPE(mapper.ptr()) == final_class && nb::inst_ready(mapper) ? nb::inst_ptr<range_mapper>(mapper) : nullptr;
+}
+
+bool wraps(const nb::handle mapper) {
+	const range_mapper* const known = native_mapper(mapper);
+	return known != nullptr && known->wraps();
+}
 
 PyObject* make_access(PyObject* const cls, PyObject* const* const args, const Py_ssize_t count) {
 	if(count != 3) {
@@ -66,8 +75,9 @@ void read_accesses(const nb::handle accesses, task& node) {
 		if(!has_class(item, access_class)) continue;
 		const access_record& access = access_type::of(item);
 		const port_record& port = port_type::of(access.port);
-		node.accesses.push_back({buffer_id(PyLong_AsUnsignedLongLong(port.buffer_id)), static_cast<access_mode>(PyLong_AsLong(port.mode)),
-		    nb::cast<const range_mapper&>(nb::handle(access.mapper))});
+		const range_mapper* const mapper = native_mapper(access.mapper);
+		if(mapper == nullptr) throw nb::cast_error();
+		node.accesses.push_back({buffer_id(PyLong_AsUnsignedLongLong(port.buffer_id)), static_cast<access_mode>(PyLong_AsLong(port.mode)), *mapper});
 	}
 	if(PyErr_Occurred() != nullptr) throw nb::python_error();
 }
@@ -150,7 +160,7 @@ void submitter::set_delegate(nb::object delegate) {
 	m_number_paths = delegate.attr("number_paths");
 	m_submission_class = nb::object(delegate.attr("submission_class")).ptr();
 	m_hint_class = nb::object(delegate.attr("hint_class")).ptr();
-	for(const nb::handle type : delegate.attr("plain_types")) m_plain_types.push_back(reinterpret_cast<submit_memo::argument_kind>(type.ptr()));
+	m_plain_types = plain_types(delegate.attr("plain_types"));
 	m_delegate = std::move(delegate);
 }
 
@@ -305,16 +315,13 @@ void submitter::remember(const nb::handle kernel, submit_memo::entry&& found) co
 }
 
 bool submitter::is_plain(const submit_memo::argument_kind kind) const {
-	return is_port(kind) || std::find(m_plain_types.begin(), m_plain_types.end(), kind) != m_plain_types.end();
+	return is_port(kind) || m_plain_types.find(reinterpret_cast<const PyTypeObject*>(kind)) != nullptr;
 }
 
 submit_memo::argument_kind submitter::plain_base(const submit_memo::argument_kind kind) const {
-	if(is_plain(kind)) return kind;
-	PyObject* const bases = reinterpret_cast<PyTypeObject*>(kind)->tp_mro;
-	for(Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bases); ++i) {
-		if(const auto base = reinterpret_cast<submit_memo::argument_kind>(PyTuple_GET_ITEM(bases, i)); is_plain(base)) return base;
-	}
-	return 0;
+	if(is_port(kind)) return kind;
+	const plain_types::entry* const base = m_plain_types.find_base(reinterpret_cast<const PyTypeObject*>(kind));
+	return base == nullptr ? 0 : reinterpret_cast<submit_memo::argument_kind>(base->type);
 }
 
 submit_memo* submitter::memo_of(const nb::handle kernel) const {

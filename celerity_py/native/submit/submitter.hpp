@@ -14,6 +14,8 @@
 
 #include "executor/core/devices/native_launch.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
+#include "submit/functions_without_numbers.hpp"
+#include "submit/plain_types.hpp"
 #include "submit/submission_table.hpp"
 
 namespace celerity::native {
@@ -165,7 +167,8 @@ class submitter {
 	const PyObject* m_runtime = nullptr;                   ///< of the ports; only compared
 	nanobind::object m_inside, m_boxes;                    ///< ids of threads that must not submit; index spaces by shape
 	nanobind::object m_number_paths;                       ///< see `outer_variables.py`; by the id of a code object
-	std::vector<submit_memo::argument_kind> m_plain_types; ///< a value of one never changes; the types live as long as the interpreter
+	plain_types m_plain_types{nanobind::tuple()};          ///< a value of one never changes
+	functions_without_numbers m_without_numbers;
 	PyObject *m_submission_class = nullptr, *m_hint_class = nullptr, *m_box_class, *m_mapper_class; ///< of modules that stay
 	nanobind::object m_kernel_kind;                                                                 ///< "kernel"
 	nanobind::object m_thread;                                                                      ///< the id of the thread that called last
@@ -202,7 +205,7 @@ class submitter {
 	/// By the delegate. `known_space`: null if the shape is new.
 	void ask_delegate(const parallel_for_call& given, const nanobind::object& known_space, work& out, submit_memo::entry& found);
 	/// Lets the delegate keep the values from outside that the function uses.
-	void note_outside(nanobind::handle submission) const;
+	void note_outside(nanobind::handle submission);
 	void prepare_launch(nanobind::handle kernel, work& out, submit_memo::entry& found);
 	void remember(nanobind::handle kernel, submit_memo::entry&& found) const;
 
