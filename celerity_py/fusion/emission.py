@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
-from celerity_py.fusion.lowering import Body, Guard, Instruction, Place, lower
+from celerity_py.fusion.lowering import Body, Instruction, Place, lower
 
 if TYPE_CHECKING:
     from celerity_py.fusion.memories import Memory
@@ -80,6 +80,7 @@ class _PassText:
         self._launch = launch
         self._fixes_distances = fixes_distances
         self._body: Body = lower(one)
+        self._order = {statement: place for place, statement in enumerate(one.statements)}
         self._lines: list[str] = []
         self._written: set[int] = set()
 
@@ -92,7 +93,8 @@ class _PassText:
             self._write(self._body.values[statement])
             for number in self._overwritten_by(statement):
                 self._write(number)
-            self._store(statement)
+            if not self._is_in_vain(statement):
+                self._store(statement)
         dims = range(len(self._pass.box))
         arguments = "".join(f", int64 c{dim}" for dim in dims)
         values = "".join(f", c{dim}" for dim in dims)
@@ -106,16 +108,27 @@ class _PassText:
 
     def _overwritten_by(self, statement: Statement) -> list[int]:
         """Loads of later statements that must come before this one stores."""
-        order = {other: place for place, other in enumerate(self._pass.statements)}
-        here = order[statement]
-        found = []
-        for number, instruction in enumerate(self._body.instructions):
-            place = instruction.detail
-            if not isinstance(place, Place) or place.load.memory.key != statement.memory.key:
-                continue
-            if order.get(place.load.after, -1) < here:  # type: ignore[arg-type]
-                found.append(number)
-        return found
+        here = self._order[statement]
+        return [number for number, after in self._loads_from(statement.memory) if after < here]
+
+    def _loads_from(self, memory: Memory) -> list[tuple[int, int]]:
+        """The loads from a memory, each with the place of the statement that it comes after in this pass, or -1."""
+        places = ((number, one.detail) for number, one in enumerate(self._body.instructions) if one.operation == "load")
+        return [
+            (number, self._order.get(place.load.after, -1))  # type: ignore[arg-type]
+            for number, place in places
+            if isinstance(place, Place) and place.load.memory.key == memory.key
+        ]
+
+    def _is_in_vain(self, statement: Statement) -> bool:
+        """Whether a later statement stores all the same elements, and nothing loads them in between."""
+        here, box = self._order[statement], statement.items().box
+        for later in self._pass.statements[here + 1 :]:
+            pairs = zip(box, later.items().box, strict=True)
+            if later.memory.key == statement.memory.key and all(a >= c and b <= d for (a, b), (c, d) in pairs):
+                there = self._order[later]
+                return not any(here <= after < there for _, after in self._loads_from(statement.memory))
+        return False
 
     def _write(self, root: int) -> None:
         """Write an instruction behind those that it needs."""
@@ -126,21 +139,21 @@ class _PassText:
                 stack.pop()
                 continue
             instruction = self._body.instructions[number]
-            guards = self._body.guards.get(number, set())
-            conditions = () if frozenset() in guards else (item for guard in guards for item, _ in guard)
-            missing = sorted({one for one in (*instruction.operands, *conditions) if one not in self._written})
+            need = self._body.needs.get(number)
+            needed = instruction.operands if need is None else (need, *instruction.operands)
+            missing = [one for one in needed if one not in self._written]
             if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
             self._written.add(number)
-            self._lines.append(self._line(number, instruction, guards))
+            self._lines.append(self._line(number, instruction, need))
 
-    def _line(self, number: int, instruction: Instruction, guards: set[Guard]) -> str:
+    def _line(self, number: int, instruction: Instruction, need: int | None) -> str:
         kind = type_name(instruction.dtype)
         value = self._value(instruction)
-        if guards and frozenset() not in guards:
-            return f"{kind} v{number}{{}}; if ({_any(guards)}) v{number} = {value};"
+        if need is not None:
+            return f"{kind} v{number}{{}}; if (v{need}) v{number} = {value};"
         return f"const {kind} v{number} = {value};"
 
     def _value(self, instruction: Instruction) -> str:
@@ -158,6 +171,11 @@ class _PassText:
             case "load":
                 assert isinstance(detail, Place)
                 return f"*{self._address(detail.load.memory, detail.where)}"
+            case "both" | "either":
+                sign = " && " if instruction.operation == "both" else " || "
+                return sign.join(f"v{number}" for number in instruction.operands)
+            case "not":
+                return f"!{operands}"
             case "merge" | "where":
                 condition, first, second = instruction.operands
                 return f"v{condition} ? v{first} : v{second}"
@@ -167,12 +185,13 @@ class _PassText:
                 return f"op_{name}({operands})"
 
     def _store(self, statement: Statement) -> None:
-        mask = self._body.masks[statement]
-        for number, _ in mask:
-            self._write(number)
+        mask = self._body.masks.get(statement)
         items = statement.items()
         text = f"*{self._address(statement.memory, items.stored)} = v{self._body.values[statement]};"
-        self._lines.append(f"if ({_any({mask})}) {text}" if mask else text)
+        if mask is not None:
+            self._write(mask)
+            text = f"if (v{mask}) {text}"
+        self._lines.append(text)
 
     def _address(self, memory: Memory, where: Positions) -> str:
         place, first = self._launch.memories.index(memory), self._launch.first_stride(memory)
@@ -197,14 +216,6 @@ class _PassText:
     def _bound(self, position: Affine, low: int, high: int) -> str:
         here = f"c{position.axis}" if position.step == 1 and position.offset == 0 else self._coordinate(position)
         return f"inside({here}, {self._launch.number(low)}, {self._launch.number(high)})"
-
-
-def _any(guards: set[Guard]) -> str:
-    """Whether all conditions of one of the guards hold."""
-    texts = sorted(
-        " && ".join(f"{'' if holds else '!'}v{number}" for number, holds in sorted(guard)) for guard in guards
-    )
-    return texts[0] if len(texts) == 1 else " || ".join(f"({text})" for text in texts)
 
 
 def literal(content: bytes, dtype: np.dtype[Any]) -> str:

@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from celerity_py.fusion.coordinates import Affine, Positions, compose
+from celerity_py.fusion.mistakes import NotTakenError
 from celerity_py.fusion.nodes import Compute, Insert, ItemIndex, Literal, Load, Node, ScalarValue, Select, Stored
 from celerity_py.fusion.walks import Bound, Cut, cut, operand_coordinates, stored_value, with_items
 
 if TYPE_CHECKING:
     from celerity_py.fusion.nodes import Items, Statement
     from celerity_py.fusion.planning import Pass
-    from celerity_py.fusion.scalars import Parameter
 
-#: Conditions, by the numbers of their instructions, that an item fulfils (True) or not.
-Guard: TypeAlias = frozenset[tuple[int, bool]]
-_BOOL = np.dtype(bool)
+_BOOL: Final = np.dtype(bool)
+#: Per item of a statement. A stencil of a stencil of a stencil computes the inner ones anew at each place.
+_MAX_NUMBERS: Final = 20000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,6 @@ class Place:
 class _Visit:
     node: Node
     coordinates: Positions
-    guard: Guard
 
 
 @dataclass(slots=True)
@@ -64,17 +63,22 @@ class Body:
     instructions: list[Instruction] = field(default_factory=list)
     #: Which of them have the values that statements store.
     values: dict[Statement, int] = field(default_factory=dict)
-    #: The conditions under which an item carries out a statement.
-    masks: dict[Statement, Guard] = field(default_factory=dict)
-    #: Of loads, when the element is there: any of these.
-    guards: dict[int, set[Guard]] = field(default_factory=dict)
+    #: The conditions under which an item carries out a statement; none for those that it always does.
+    masks: dict[Statement, int] = field(default_factory=dict)
+    #: The conditions under which an item needs a load; none for those that it always does.
+    needs: dict[int, int] = field(default_factory=dict)
 
 
 def lower(one: Pass) -> Body:
-    """The instructions of a pass."""
+    """The instructions of a pass.
+
+    Raises:
+        NotTakenError: If there are too many.
+    """
     lowering = _Lowering()
     for place, statement in enumerate(one.statements):
         lowering.add(statement, one, one.statements[:place])
+    lowering.find_needs()
     return lowering.body
 
 
@@ -87,17 +91,23 @@ class _Lowering:
     def add(self, statement: Statement, one: Pass, others: Sequence[Statement]) -> None:
         """A statement whose predecessors in the pass are `others`."""
         items = statement.items()
+        self._done.clear()  # what stands for stored elements depends on the statement
         pairs = zip(items.box, one.box, strict=True)
         limits = tuple(Bound(Affine(dim, 1, 0), *own) for dim, (own, whole) in enumerate(pairs) if own != whole)
-        guard: Guard = frozenset([(self._condition(limits), True)]) if limits else frozenset()
-        self.body.masks[statement] = guard
-        root = _Visit(statement.value, items.coordinates, guard)
+        if limits:
+            self.body.masks[statement] = self._condition(limits)
+        root = _Visit(statement.value, items.coordinates)
         stack = [root]
         while stack:
             visit = stack[-1]
             if visit in self._done:
                 stack.pop()
                 continue
+            if len(self._done) > _MAX_NUMBERS:
+                raise NotTakenError(
+                    f"The statement at {statement.line} computes more than {_MAX_NUMBERS} numbers per element, many of "
+                    f"them again for its neighbours. To keep them in memory is not fused yet: store them in a buffer."
+                )
             needed, divided = self._needed(visit, items, others)
             missing = [child for child in needed if child not in self._done]
             if missing:
@@ -107,25 +117,68 @@ class _Lowering:
             self._done[visit] = self._make(visit, items, [self._done[child] for child in needed], divided)
         self.body.values[statement] = self._done[root]
 
+    def find_needs(self) -> None:
+        """Under which conditions items need loads: an element may be missing where they do not."""
+        needs: list[set[int | None]] = [set() for _ in self.body.instructions]  # None: always
+        for statement, value in self.body.values.items():
+            needs[value].add(self.body.masks.get(statement))
+        for number in reversed(range(len(needs))):
+            if not needs[number]:
+                continue
+            need = self._any_of(needs[number])
+            instruction = self.body.instructions[number]
+            if instruction.operation == "load" and need is not None:
+                self.body.needs[number] = need
+            elif instruction.operation == "merge":
+                inside, part, base = instruction.operands
+                needs[part].add(inside if need is None else self._number(Instruction("both", _BOOL, (need, inside))))
+                outside = self._number(Instruction("not", _BOOL, (inside,)))
+                needs[base].add(outside if need is None else self._number(Instruction("both", _BOOL, (need, outside))))
+            else:
+                for operand in instruction.operands:
+                    needs[operand].add(need)
+
+    def _any_of(self, needs: set[int | None]) -> int | None:
+        """The condition that one of some conditions holds; None for one that always does."""
+        left = set(needs)
+        while None not in left:
+            halves = next(((one, other) for one in left for other in left if self._are_halves(one, other)), None)
+            if halves is None:
+                break
+            left -= set(halves)
+            first = self.body.instructions[halves[0]]  # type: ignore[index]
+            left.add(first.operands[0] if first.operation == "both" else None)
+        conditions = sorted(one for one in left if one is not None)
+        if None in left or len(conditions) == 1:
+            return None if None in left else conditions[0]
+        return self._number(Instruction("either", _BOOL, tuple(conditions)))
+
+    def _are_halves(self, one: int | None, other: int | None) -> bool:
+        """Whether two conditions are one and the same, inside of a part and outside of it."""
+        assert one is not None
+        assert other is not None
+        inside, outside = self.body.instructions[one], self.body.instructions[other]
+        if outside.operation == "both" and inside.operation == "both" and outside.operands[0] == inside.operands[0]:
+            one, outside = inside.operands[1], self.body.instructions[outside.operands[1]]
+        return outside.operation == "not" and outside.operands == (one,)
+
     def _needed(self, visit: _Visit, items: Items, others: Sequence[Statement]) -> tuple[list[_Visit], Cut | None]:
-        node, coordinates, guard = visit.node, visit.coordinates, visit.guard
+        node, coordinates = visit.node, visit.coordinates
         if isinstance(node, Compute):
             places = ((operand, operand_coordinates(operand, node, coordinates)) for operand in node.operands)
-            return [_Visit(operand, place, guard) for operand, place in places], None
+            return [_Visit(operand, place) for operand, place in places], None
         if isinstance(node, Select):
-            return [_Visit(node.base, compose(node.positions, coordinates), guard)], None
+            return [_Visit(node.base, compose(node.positions, coordinates))], None
         if isinstance(node, Stored):
-            return [_Visit(stored_value(node, coordinates, others), coordinates, guard)], None
+            return [_Visit(stored_value(node, coordinates, others), coordinates)], None
         if not isinstance(node, Insert):
             return [], None
         divided = cut(node, coordinates, items.box)
+        base = _Visit(node.base, coordinates)
         if divided.is_outside:
-            return [_Visit(node.base, coordinates, guard)], divided
-        if not divided.bounds:
-            return [_Visit(node.part, divided.inner, guard)], divided
-        inside = self._condition(divided.bounds)
-        part = _Visit(node.part, divided.inner, guard | {(inside, True)})
-        return [part, _Visit(node.base, coordinates, guard | {(inside, False)})], divided
+            return [base], divided
+        part = _Visit(node.part, divided.inner)
+        return ([part, base] if divided.bounds else [part]), divided
 
     def _make(self, visit: _Visit, items: Items, operands: list[int], divided: Cut | None) -> int:
         node, coordinates = visit.node, visit.coordinates
@@ -140,9 +193,7 @@ class _Lowering:
             return self._number(Instruction("index", node.dtype, (), position))
         if isinstance(node, Load):
             place = Place(node, with_items(compose(node.positions, coordinates), items))
-            number = self._number(Instruction("load", node.dtype, (), place))
-            self.body.guards.setdefault(number, set()).add(visit.guard)
-            return number
+            return self._number(Instruction("load", node.dtype, (), place))
         if divided is not None and divided.bounds:
             inside = self._condition(divided.bounds)
             return self._number(Instruction("merge", node.dtype, (inside, *operands)))
@@ -156,9 +207,3 @@ class _Lowering:
         if number == len(self.body.instructions):
             self.body.instructions.append(instruction)
         return number
-
-
-def parameters_of(body: Body) -> list[tuple[Parameter, np.dtype[Any]]]:
-    """The scalars of a body, with the dtypes in which it takes them."""
-    scalars = (one for one in body.instructions if one.operation == "scalar")
-    return [(one.detail, one.dtype) for one in scalars]  # type: ignore[misc]

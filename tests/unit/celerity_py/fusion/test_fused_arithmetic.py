@@ -146,7 +146,7 @@ def test_every_number_of_float16_is_widened_and_rounded_as_numpy_does(tmp_path: 
         wide = np.concatenate([exact, np.nextafter(exact, np.float32(0)), exact * np.float32(1.0004883)])
         double = wide.astype("f8") * (1 + 2**-40)
     outputs = np.zeros(len(every), "f4"), np.zeros(len(wide), "f2"), np.zeros(len(wide), "f2")
-    inputs = every, wide, double
+    inputs: tuple[Any, ...] = every, wide, double
     arguments = [Access(array) for pair in zip(inputs, outputs, strict=True) for array in pair]
 
     def function(chunk: Any, *views: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from celerity_py import Box
 from celerity_py.fusion.kernels import FusedKernel
+from celerity_py.fusion.mistakes import NotTakenError
 from tests.support.fused_kernels import Access, make_kernel
 
 BOX = Box((2, 2), (6, 7))
@@ -148,6 +149,25 @@ def test_equal_expressions_are_computed_once() -> None:
     assert (_loads(kernel), kernel.text.count("op_add("), _stores(kernel)) == (1, 1, 1)
 
 
+def test_what_is_overwritten_unread_is_not_stored() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] += v[chunk.box]
+        u[chunk.box] *= 2
+        v[chunk.box.shrink(1, 1)] = 1
+        v[chunk.box] = 3
+
+    assert _stores(_make(function)) == 2
+
+
+def test_what_is_read_before_it_is_overwritten_is_stored() -> None:
+    def function(chunk: Any, u: Any, v: Any, w: Any) -> None:
+        u[chunk.box.shrink(1, 1)] = 5
+        v[chunk.box] = u[chunk.box]
+        u[chunk.box] = w[chunk.box]
+
+    assert _stores(_make(function)) == 3
+
+
 def test_chunks_of_one_structure_share_a_text() -> None:
     def function(chunk: Any, u: Any, v: Any) -> None:
         inner = chunk.box & u.shape_box.shrink(1, 1)
@@ -175,3 +195,27 @@ def test_a_condition_on_the_chunk_makes_another_structure() -> None:
 
     assert _make(function, box=Box((0, 0), (2, 2))).num_passes == 1
     assert _make(function, box=Box((2, 0), (4, 2))).num_passes == 0
+
+
+def test_many_partial_assignments_take_as_many_instructions() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        t = u[chunk.box] * 1
+        for _ in range(30):
+            t[1:] += 1
+        u[chunk.box] = t
+
+    text = _make(function).text
+    assert text.count("op_add(") == 30
+    assert " || " not in text
+    assert len(text.splitlines()) < 80
+
+
+def test_what_would_be_computed_anew_too_often_is_refused() -> None:
+    def function(chunk: Any, u: Any) -> None:
+        t = u[0:60] * 1
+        for _ in range(29):
+            t = t[1:-1, 1:-1] + t[2:, 1:-1] + t[:-2, 1:-1] + t[1:-1, 2:] + t[1:-1, :-2]
+        u[0:2, 0:2] = t
+
+    with pytest.raises(NotTakenError, match="store them in a buffer"):
+        make_kernel(function, BOX, Access(np.zeros((60, 60), "f4")))
