@@ -53,7 +53,7 @@ INSTALLED = {
         partial_results reduction
     """,
     "celerity_py/tools": "__init__ progress_bars step_counter",
-    "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder",
+    "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder stories",
     "celerity_py/tools/report": """
         __init__ advice analysis comparison critical_path instructions intervals levels make markup measures page
         runs words
