@@ -325,7 +325,7 @@ def operand_of(value: Any) -> operations.Operand:
 
 def _fast_power(dtype: np.dtype[Any], exponent: float) -> np.ufunc | None:
     """The ufunc that NumPy takes for `array ** exponent`."""
-    if exponent == 2 and (dtype.kind in "fc" or (dtype.kind in "iu" and isinstance(exponent, int))):
+    if exponent == 2 and (dtype.kind in "fc" or (dtype.kind in "iub" and isinstance(exponent, int))):
         return np.square
     if dtype.kind in "fc":
         return {1: np.positive, -1: np.reciprocal, 0.5: np.sqrt}.get(exponent)

@@ -21,6 +21,7 @@ from celerity_py.fusion.scalars import Parameter, SymbolicScalar
 from celerity_py.fusion.storages import BufferStorage
 from celerity_py.fusion.trace import Trace
 from celerity_py.scheduler.errors import ReadOnlyAccess, UsageError
+from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.type_rules import can_take, describe_value, refuse_value
@@ -154,8 +155,12 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             symbolic.append(argument)
     try:
         function(SymbolicChunk(trace, box, global_box), *symbolic)
+    except BaseException:
+        forget(owner)
+        raise
     finally:
         trace.close()
+    refuse_hidden(owner)
     return trace
 
 

@@ -68,11 +68,20 @@ def apply(ufunc: np.ufunc, operands: Sequence[Operand], out: np.dtype[Any] | Non
     for dtype in types:
         if dtype.char not in _TAKEN or (dtype.kind == "c" and name not in _COMPLEX):
             raise NotTakenError(f"The fused form of numpy.{ufunc.__name__} for {dtype} {at_line()} is not made yet.")
+    if types[0].kind in "iu" and not _is_total(name, operands[-1], types[0]):
+        raise NotTakenError(f"The fused form of numpy.{ufunc.__name__} for {types[0]} {at_line()} is not made yet.")
     nodes = tuple(operand_node(operand, dtype) for operand, dtype in zip(operands, types, strict=False))
     if ufunc is CLIP and not any(node.shape for node in nodes[1:]):
         name = "clip_within"  # NumPy treats 0 and -0 otherwise if the bounds are numbers
     node = Compute(types[len(operands)], shape_of(nodes), name, nodes)
     return node if out is None else converted(node, out)
+
+
+def _is_total(name: str, last: Operand, dtype: np.dtype[Any]) -> bool:
+    """Whether an operation on integers has a result for all of them."""
+    if name == "power":  # NumPy raises for negative exponents, and a kernel cannot
+        return dtype.kind == "u" or (isinstance(last, int | np.integer) and int(last) >= 0)
+    return name != "reciprocal"
 
 
 def key_of(operand: Operand) -> Any:

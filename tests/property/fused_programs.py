@@ -116,6 +116,8 @@ class _Drawer:
             if len(lines) > wanted + 1:
                 break
             line, made = self._line(len(lines))
+            if not made and not self._converts_as_numpy(lines, line, arguments, boxes):
+                continue
             if self._runs([*lines, f"    {line}"], arguments, boxes):
                 lines.append(f"    {line}")
                 self._arrays += made
@@ -125,6 +127,12 @@ class _Drawer:
             if self._runs([*lines, store], arguments, boxes):
                 lines.append(store)
         return Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)
+
+    def _converts_as_numpy(self, lines: list[str], line: str, arguments: list[Any], boxes: tuple[Box, ...]) -> bool:
+        """Whether an assignment converts no floats to integers: for those out of range, no rule holds."""
+        target, _, value = line.partition(" = ")
+        check = f"    assert np.can_cast(np.result_type({value or 0}), {target}.dtype, 'same_kind')"
+        return not value or self._runs([*lines, check], arguments, boxes)
 
     def _runs(self, lines: list[str], arguments: list[Any], boxes: tuple[Box, ...]) -> bool:
         program = Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)

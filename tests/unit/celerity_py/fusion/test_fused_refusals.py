@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -137,6 +138,14 @@ def test_views_refuse_what_they_refuse_in_functions_that_are_not_fused(
     assert part in _refuse(function, error)
 
 
+def test_an_index_outside_is_refused_also_if_the_function_catches_the_error() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        with contextlib.suppress(OutOfBoundsAccess):
+            u[chunk.box.shift(6, 0)] = 1
+
+    assert "caught this error" in _refuse(function, OutOfBoundsAccess)
+
+
 def test_an_array_is_not_used_after_the_call() -> None:
     kept = []
 
@@ -169,6 +178,8 @@ def test_too_many_operations_are_refused_at_the_line_of_the_loop() -> None:
         lambda chunk, u, v: np.add(v[chunk.box], 1, where=True),
         lambda chunk, u, v: v[chunk.box].astype("F").real.__setitem__(..., 1),
         lambda chunk, u, v: chunk.xp.arange(0.5),
+        lambda chunk, u, v: chunk.index(0) ** chunk.index(1),
+        lambda chunk, u, v: np.reciprocal(chunk.index(0)),
     ],
 )
 def test_what_is_not_fused_yet_is_an_error(function: Callable[..., Any]) -> None:

@@ -200,6 +200,14 @@ def scalars_are_parameters(chunk: Any, u: Any, v: Any, count: Any, factor: Any, 
         u[chunk.box] -= v[chunk.box] * step
 
 
+@case(U, Access(np.zeros(SHAPE, "i1")), Access(np.zeros(SHAPE, "u2")))
+def powers(chunk: Any, u: Any, signed: Any, unsigned: Any) -> None:
+    box = chunk.box
+    signed[box] = (u[box] > 0) ** 2 + chunk.index(0).astype("i1") ** 5
+    unsigned[box] = chunk.index(1).astype("u2") ** chunk.index(0).astype("u2")
+    u[box] = u[box] ** 2 + abs(u[box]) ** 0.5 + u[box] ** -1
+
+
 @case(U)
 def an_empty_box_stores_nothing(chunk: Any, u: Any) -> None:
     empty = chunk.box & chunk.box.shift(6, 0)
