@@ -5,6 +5,7 @@ A call with symbolic arguments records what the function does (`calls`). The rec
 assign expressions to memory (`trace`, `nodes`). They are grouped into passes (`planning`). Each pass becomes
 instructions for one item (`lowering`), and these become text (`emission`, on the arithmetic of `fused_operations.cuh`).
 
+    structures   equal texts, and how many a function may give
     kernels      function + chunk -> FusedKernel
       emission     passes -> C++
         lowering     expressions of a pass -> instructions, equal ones once

@@ -46,7 +46,7 @@ INSTALLED = {
     """,
     "celerity_py/fusion": """
         __init__ arrays calls coordinates emission functions kernels lowering memories mistakes nodes operations
-        planning scalars storages trace walks
+        planning scalars storages structures trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_folds empty_reductions host_combination host_reducers operations ordered_reductions
