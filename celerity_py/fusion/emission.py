@@ -28,6 +28,9 @@ MAX_FIXED_DISTANCE: Final = 8
 _TYPES: Final = {"?": "bool", "e": "half", "f": "float", "d": "double", "F": "complex<float>", "D": "complex<double>"}
 
 
+_GRID_AXES: Final = "xyz"
+
+
 def type_name(dtype: np.dtype[Any]) -> str:
     """The type of C++ for a dtype."""
     known = _TYPES.get(dtype.char)
@@ -99,12 +102,18 @@ class _PassText:
         arguments = "".join(f", int64 c{dim}" for dim in dims)
         values = "".join(f", c{dim}" for dim in dims)
         body = "\n".join(f"  {line}" for line in self._lines)
-        limits = [(self._launch.number(low), self._launch.number(high)) for low, high in self._pass.box]
-        loops = "".join(f"CELERITY_LOOP({dim}, {a}, {b}) " for dim, (a, b) in enumerate(limits))
+        loops = "".join(map(self._loop, dims))
         return (
             f"CELERITY_ITEM void {name}_item(const launch& l{arguments}) {{\n{body}\n}}\n"
             f"CELERITY_KERNEL void {name}(CELERITY_LAUNCH l) {{\n  {loops}{name}_item(l{values});\n}}\n"
         )
+
+    def _loop(self, dim: int) -> str:
+        low, high = map(self._launch.number, self._pass.box[dim])
+        behind = self._pass.statements[0].memory.num_divided - 1 - dim
+        if 0 <= behind < len(_GRID_AXES):
+            return f"CELERITY_LOOP({_GRID_AXES[behind]}, {dim}, {low}, {high}) "
+        return f"CELERITY_SERIAL({dim}, {low}, {high}) "
 
     def _overwritten_by(self, statement: Statement) -> list[int]:
         """Loads of later statements that must come before this one stores."""

@@ -8,16 +8,23 @@
 #define CELERITY_KERNEL extern "C" __global__
 #define CELERITY_LAUNCH const launch
 #define CELERITY_MATH ::
+// The items of a dimension of a buffer: the last one is x. A grid of any size does.
+#define CELERITY_LOOP(axis, dim, low, high) \
+	for(int64 c##dim = low + static_cast<int64>(blockIdx.axis) * blockDim.axis + threadIdx.axis, end##dim = high; c##dim < end##dim; \
+	    c##dim += static_cast<int64>(gridDim.axis) * blockDim.axis)
 #else
 #include <cmath>
+#include <cstring>
 #define CELERITY_ITEM static inline
 #define CELERITY_MEMBER
 #define CELERITY_KERNEL extern "C"
 #define CELERITY_LAUNCH const launch&
 #define CELERITY_MATH std::
-// The items of one dimension, the last one innermost.
-#define CELERITY_LOOP(dim, low, high) for(int64 c##dim = low, end##dim = high; c##dim < end##dim; ++c##dim)
+// The items of a dimension of a buffer.
+#define CELERITY_LOOP(axis, dim, low, high) CELERITY_SERIAL(dim, low, high)
 #endif
+// The items of a dimension of elements.
+#define CELERITY_SERIAL(dim, low, high) for(int64 c##dim = low, end##dim = high; c##dim < end##dim; ++c##dim)
 
 namespace fused {
 
@@ -65,7 +72,7 @@ template <typename To, typename From>
 CELERITY_ITEM To same_bits(From value) {
 	static_assert(sizeof(To) == sizeof(From), "");
 	To result;
-	__builtin_memcpy(&result, &value, sizeof(To));
+	CELERITY_MATH memcpy(&result, &value, sizeof(To));
 	return result;
 }
 

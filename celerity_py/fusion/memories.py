@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from celerity_py.fusion.coordinates import Box, Positions, Shape
 
@@ -40,12 +40,25 @@ class Scratch(Memory):
     shape: Shape
 
 
-def region_of(positions: Positions, box: Box) -> tuple[tuple[int, int, int], ...]:
-    """Per dimension the lowest and the highest element and the step between elements, for the items of a box."""
+#: Per dimension the lowest and the highest element, and the step between elements.
+Region: TypeAlias = tuple[tuple[int, int, int], ...]
+
+
+def region_of(positions: Positions, box: Box) -> Region:
+    """The elements at the items of a box."""
     return tuple((*position.bounds(box), abs(position.step) or 1) for position in positions)
 
 
-def overlap(first: tuple[tuple[int, int, int], ...], second: tuple[tuple[int, int, int], ...]) -> bool:
+def common_region(first: Region, second: Region) -> Region:
+    """At least the elements of both; with a lowest element above the highest one if there are none."""
+    pairs = zip(first, second, strict=True)
+    return tuple(
+        (low, min(high, other_high), step) if low >= other_low else (other_low, min(high, other_high), other_step)
+        for (low, high, step), (other_low, other_high, other_step) in pairs
+    )
+
+
+def overlap(first: Region, second: Region) -> bool:
     """Whether two regions of one memory may have an element in common; regions in turns, as red and black, do not."""
     for (low, high, step), (other_low, other_high, other_step) in zip(first, second, strict=True):
         if low > other_high or other_low > high:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions
-from celerity_py.fusion.memories import Scratch, overlap, region_of
+from celerity_py.fusion.memories import Region, Scratch, common_region, overlap, region_of
 from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored, children
 from celerity_py.fusion.walks import loads_of
 
@@ -108,7 +108,9 @@ class _Planner:
     def _evaluate_first(self, statement: Statement, items: Items, place: int) -> None:
         """Let a statement of its own store the value in scratch memory, at the items of the statement."""
         shape = tuple(high - low for low, high in items.box)
-        scratch = self._allocate(statement.value, tuple(low for low, _ in items.box), shape)
+        scratch = self._allocate(
+            statement.value, tuple(low for low, _ in items.box), shape, statement.memory.num_divided
+        )
         positions = []
         for (axis, step, _), (low, high) in zip(statement.positions, items.box, strict=True):
             start = low if step >= 0 else high - 1
@@ -121,7 +123,7 @@ class _Planner:
         kept = self._kept.get(node)
         if kept is None:
             origin = _origin_of(node)
-            scratch = self._allocate(node, origin, node.shape)
+            scratch = self._allocate(node, origin, node.shape, min(len(node.shape), stale.memory.num_divided))
             positions = tuple(Affine(axis, 1, low) for axis, low in enumerate(origin))
             self._replace(statement, order[stale], scratch, positions, node)
         else:
@@ -135,9 +137,9 @@ class _Planner:
         self._statements.insert(place, filling)
         statement.value = _replaced(statement.value, node, load)
 
-    def _allocate(self, node: Node, origin: tuple[int, ...], shape: tuple[int, ...]) -> Scratch:
+    def _allocate(self, node: Node, origin: tuple[int, ...], shape: tuple[int, ...], num_divided: int) -> Scratch:
         number = len(self._scratch)
-        scratch = Scratch(("scratch", number), node.dtype, len(shape), len(shape), f"scratch {number}", origin, shape)
+        scratch = Scratch(("scratch", number), node.dtype, len(shape), num_divided, f"scratch {number}", origin, shape)
         self._scratch.append(scratch)
         return scratch
 
@@ -163,9 +165,17 @@ def _is_before(load: Load, place: int, order: dict[Statement, int]) -> bool:
 
 
 def _touches(load: Load, store: Statement) -> bool:
-    whole = tuple((0, extent) for extent in load.shape)
     items = store.items()
-    return overlap(region_of(load.positions, whole), region_of(items.stored, items.box))
+    return overlap(_whole_region_of(load), region_of(items.stored, items.box))
+
+
+def _whole_region_of(load: Load) -> Region:
+    return region_of(load.positions, tuple((0, extent) for extent in load.shape))
+
+
+def _region_of_load(load: Load, where: Positions, items: Items) -> Region:
+    """What the items of a statement load; those of them that need no element here have a place all the same."""
+    return common_region(region_of(where, items.box), _whole_region_of(load))
 
 
 def _stores_what_others_load(store: Statement, loads: Iterable[tuple[Statement, list[tuple[Load, Positions]]]]) -> bool:
@@ -175,7 +185,7 @@ def _stores_what_others_load(store: Statement, loads: Iterable[tuple[Statement, 
     return any(
         load.memory.key == store.memory.key
         and where != stored.stored
-        and overlap(region_of(where, other.items().box), region)
+        and overlap(_region_of_load(load, where, other.items()), region)
         for other, pairs in loads
         for load, where in pairs
     )
@@ -190,7 +200,7 @@ def _first_overwritten(
         for load, where in loads:
             if load.memory.key != store.memory.key or not _is_before(load, order[store], order):
                 continue
-            if overlap(region_of(where, items.box), region_of(stored.stored, stored.box)):
+            if overlap(_region_of_load(load, where, items), region_of(stored.stored, stored.box)):
                 return store
     return None
 

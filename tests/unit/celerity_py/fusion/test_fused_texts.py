@@ -208,6 +208,16 @@ def powers(chunk: Any, u: Any, signed: Any, unsigned: Any) -> None:
     u[box] = u[box] ** 2 + abs(u[box]) ** 0.5 + u[box] ** -1
 
 
+@case(U, V)
+def a_part_that_lies_far_from_what_is_overwritten(chunk: Any, u: Any, v: Any) -> None:
+    box = chunk.box
+    old = u[box] + 0
+    padded = u.padded(box, 2, mode="edge")[4:, 2:-2]
+    u[box] = v[box]
+    u[box.shift(1, 0)] = old[:1] * 3
+    v[box] = padded + old
+
+
 @case(U)
 def an_empty_box_stores_nothing(chunk: Any, u: Any) -> None:
     empty = chunk.box & chunk.box.shift(6, 0)
