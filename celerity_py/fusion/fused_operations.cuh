@@ -217,6 +217,39 @@ CELERITY_ITEM T op_absolute(T a) {
 	}
 }
 
+// ---- products of complex numbers, for which no rule about bits holds
+
+template <typename P>
+CELERITY_ITEM complex<P> op_multiply(complex<P> a, complex<P> b) {
+	return complex<P>{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+template <typename P>
+CELERITY_ITEM complex<P> op_square(complex<P> a) {
+	return op_multiply(a, a);
+}
+// Divides first by the larger part of the divisor, as NumPy does, so that squares do not overflow.
+template <typename P>
+CELERITY_ITEM complex<P> op_divide(complex<P> a, complex<P> b) {
+	const P re = CELERITY_MATH fabs(b.re), im = CELERITY_MATH fabs(b.im);
+	if(re == 0 && im == 0) { return complex<P>{a.re / re, a.im / re}; }
+	if(re >= im) {
+		const P ratio = b.im / b.re, scale = P(1) / (b.re + b.im * ratio);
+		return complex<P>{(a.re + a.im * ratio) * scale, (a.im - a.re * ratio) * scale};
+	}
+	const P ratio = b.re / b.im, scale = P(1) / (b.im + b.re * ratio);
+	return complex<P>{(a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale};
+}
+template <typename P>
+CELERITY_ITEM complex<P> op_reciprocal(complex<P> a) {
+	return op_divide(complex<P>{P(1), P(0)}, a);
+}
+template <typename P>
+CELERITY_ITEM P op_absolute(complex<P> a) {
+	return CELERITY_MATH hypot(a.re, a.im);
+}
+
+// ---- extremes
+
 // Of equal numbers, such as 0 and -0, NumPy takes the second one, but the first one of float16.
 #define CELERITY_EXTREME(name, symbol) \
 	template <typename T> \

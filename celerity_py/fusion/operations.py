@@ -44,7 +44,10 @@ _MIRRORED: Final[dict[np.ufunc, np.ufunc]] = {
 }
 #: Of complex numbers, what is taken.
 _COMPLEX: Final = frozenset(
-    "add subtract negative positive equal not_equal conjugate isnan isinf isfinite".split()  # noqa: SIM905 - names
+    (
+        *("add", "subtract", "multiply", "divide", "square", "reciprocal", "absolute", "negative", "positive"),
+        *("equal", "not_equal", "conjugate", "isnan", "isinf", "isfinite"),
+    )
 )
 _TAKEN: Final = "?bhilqBHILQefdFD"
 CLIP: Final = np._core.umath.clip  # type: ignore[attr-defined]

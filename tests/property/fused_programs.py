@@ -88,7 +88,7 @@ class _Drawer:
             if arguments and choose.random() < 0.25:
                 array = choose.choice(arguments).array  # two accesses of one buffer
             else:
-                array = self._array(shape, choose.choice(FLOATS + INTEGERS + ("?", "F")))
+                array = self._array(shape, choose.choice((*FLOATS, *INTEGERS, "?")))
             arguments.append(Access(array))
             self._views.append(f"u{number}")
         names += self._views

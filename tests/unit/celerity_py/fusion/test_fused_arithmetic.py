@@ -116,6 +116,27 @@ def test_a_function_is_as_exact_as_that_of_numpy(name: str, compiled: tuple[ctyp
         assert error.max() <= FUNCTIONS[name]
 
 
+def test_products_of_complex_numbers_are_as_exact_as_those_of_numpy(tmp_path: Path) -> None:
+    draws = np.random.default_rng(5)
+    a, b = (draws.standard_normal(100) + 1j * draws.standard_normal(100) for _ in range(2))
+    real = draws.standard_normal(100)
+
+    def compute(a: Any, b: Any, real: Any) -> tuple[Any, ...]:
+        return a * b, a / b, abs(a * 3j), a**2, 1 / b, a**-1, real * b, (1 + 2j) * real
+
+    arguments = [Access(array) for array in (a, b, real, *map(np.zeros_like, compute(a, b, real)))]
+
+    def function(chunk: Any, *views: Any) -> None:
+        results = compute(*(view[...] for view in views[:3]))
+        for view, result in zip(views[3:], results, strict=True):
+            view[...] = result
+
+    kernel = make_kernel(function, Box((0,), (1,)), *arguments)
+    launch(compile_texts([kernel.text], tmp_path), kernel, arguments)
+    for expected, found in zip(compute(a, b, real), arguments[3:], strict=True):
+        np.testing.assert_allclose(found.array, expected, rtol=1e-14)
+
+
 CONVERSIONS = [(one, other) for one in KINDS for other in KINDS if not (one[0] == "f" and other[0] in "iu")]
 
 
