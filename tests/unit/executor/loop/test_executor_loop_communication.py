@@ -122,14 +122,14 @@ def test_active_instructions_tell_what_runs_and_what_is_awaited(harness: Callabl
     send = h.run_until("send")
     assert started.wait(5)
     active = {text.split()[1]: (text, *rest) for _, text, *rest in h.executor.active_instructions()}
-    running = ("I2 device_kernel on D0 is running", 5, 0, row(0, 1), None, None, "device_kernel", True)
+    running = ("I2 device_kernel on D0 is running", 5, 0, row(0, 1), None, None, "device_kernel", True, 2)
     assert active["device_kernel"] == running
-    text, _, buffer, box, peer, transfer, kind, is_computing = active["receive"]
-    assert (kind, is_computing) == ("receive", False)
+    text, _, buffer, box, peer, transfer, kind, is_computing, number = active["receive"]
+    assert (kind, is_computing, number) == ("receive", False, 3)
     assert isinstance(text, str)
     assert "for T4: 3 elements have not arrived, 3 of them not even been announced" in text
     assert (buffer, box, peer, transfer) == (1, row(2, 5), None, TRANSFER)
-    assert active["send"][1:] == (0, 1, row(4, 6), 1, TRANSFER, "send", False)
+    assert active["send"][1:] == (0, 1, row(4, 6), 1, TRANSFER, "send", False, 4)
     ages = [age for age, *_ in h.executor.active_instructions()]
     assert ages == sorted(ages, reverse=True)
     assert min(ages) >= 0
