@@ -651,7 +651,7 @@ class InitializeCall(NamedTuple):
     boxes: list[Any] = ...
 
 class CombineCall(NamedTuple):
-    """Partial results of a reduction by a callable, to be folded."""
+    """Partial results of a reduction by a callable, to be reduced."""
     kind: Literal['combine'] = ...
     ticket: int = ...
     buffer: int = ...
@@ -697,7 +697,7 @@ class CudaFunction:
         are "chunk", "accessor", "reducer" and "scalar".
         """
 
-class CudaFolds:
+class CudaReductions:
     """
     The kernels that combine partial results on the devices of this rank, by operation and dtype. Any thread.
     """
@@ -880,11 +880,11 @@ class CudaSettings:
     def graphs_exchange(self, arg: bool, /) -> None: ...
 
     @property
-    def folds(self) -> CudaFolds:
+    def reductions(self) -> CudaReductions:
         """The kernels that combine partial results; more may be added later."""
 
-    @folds.setter
-    def folds(self, arg: CudaFolds | None, /) -> None: ...
+    @reductions.setter
+    def reductions(self, arg: CudaReductions | None, /) -> None: ...
 
     @property
     def small_copies(self) -> Any:

@@ -249,9 +249,9 @@ def copy_shape(source_array: tuple[int, int, int, int, int, int] | None, destina
     How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).
     """
 
-def fold(op: str, dtype: str, source: int, count: int, destination: int, num_elements: int = 1) -> None:
+def reduce(op: str, dtype: str, source: int, count: int, destination: int, num_elements: int = 1) -> None:
     """
-    Writes the fold of `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.
+    Reduces `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.
     """
 
 def with_accesses(task: celerity_py._native.Task, accesses: Iterable[tuple[int, int, celerity_py._native.RangeMapper]], name: str = ...) -> celerity_py._native.Task:
@@ -338,7 +338,7 @@ class ScriptedDevices:
 
     def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]:
         """
-        Lets a lane make a step. Returns ("copy" | "fold" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
+        Lets a lane make a step. Returns ("copy" | "reduce" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 
         A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.
         """

@@ -77,11 +77,12 @@ void bind_cuda(nb::module_& m) {
 
 parameters, in the order of the kernel's: (kind, dimensions of a chunk or accessor, bytes of a scalar or element, identity of a reducer) each. The kinds
 are "chunk", "accessor", "reducer" and "scalar".)");
-	nb::class_<cuda_folds>(m, "CudaFolds", "The kernels that combine partial results on the devices of this rank, by operation and dtype. Any thread.")
+	nb::class_<cuda_reductions>(m, "CudaReductions",
+	    "The kernels that combine partial results on the devices of this rank, by operation and dtype. Any thread.")
 	    .def(nb::init<>())
 	    .def(
 	        "add",
-	        [](cuda_folds& self, const std::string& op, const std::string& dtype, const std::vector<std::uintptr_t>& functions) {
+	        [](cuda_reductions& self, const std::string& op, const std::string& dtype, const std::vector<std::uintptr_t>& functions) {
 		        std::vector<cuda::function> handles;
 		        for(const auto handle : functions) handles.push_back(reinterpret_cast<cuda::function>(handle));
 		        self.add(look_up<reduction_op>(op, "a reduction's op"), look_up<scalar_type>(dtype, "a reduction's dtype"), std::move(handles));

@@ -105,7 +105,7 @@ void bind_executor_settings(nb::module_& m) {
 	    .def_rw("most_memory_bytes", &cuda_options::most_memory_bytes, "Of each GPU, for buffers; 0: all that there is.")
 	    .def_rw("graphs", &cuda_options::graphs, "Whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds.")
 	    .def_rw("graphs_exchange", &cuda_options::graphs_exchange, "Kernels of graphs wait for other ranks; not on a GPU that they use, too.")
-	    .def_rw("folds", &cuda_options::folds, nb::arg().none(), "The kernels that combine partial results; more may be added later.")
+	    .def_rw("reductions", &cuda_options::reductions, nb::arg().none(), "The kernels that combine partial results; more may be added later.")
 	    .def_prop_rw(
 	        "small_copies", [](const cuda_options& self) { return self.small_copies.size(); },
 	        [](cuda_options& self, const std::vector<std::array<std::uintptr_t, 5>>& handles) {
@@ -173,7 +173,7 @@ nb::bytes offer_direct(executor_loop& self, const std::vector<std::uint32_t>& ho
 }
 
 void open_direct(executor_loop& self, const std::uint32_t peer, const nb::bytes& bytes) {
-	flag_segment::offer offer;
+	flag_memory::offer offer;
 	if(bytes.size() != sizeof offer) throw std::invalid_argument("not an offer of this version of celerity_py; do all ranks run the same one?");
 	std::memcpy(&offer, bytes.data(), sizeof offer);
 	direct_of(self).open(rank_id(peer), offer);
@@ -201,7 +201,7 @@ void bind_tuples(nb::module_& m) {
 	    "A kernel for one chunk. An access is None if the chunk accesses nothing; the stream is 0 without streams.");
 	named_tuple<host_task_call>::bind(m, "HostTaskCall", "A host task for one chunk.");
 	named_tuple<initialize_call>::bind(m, "InitializeCall", "Initial contents to compute.");
-	named_tuple<combine_call>::bind(m, "CombineCall", "Partial results of a reduction by a callable, to be folded.");
+	named_tuple<combine_call>::bind(m, "CombineCall", "Partial results of a reduction by a callable, to be reduced.");
 	named_tuple<receive_arbiter::unclaimed_pilot>::bind(m, "UnclaimedPilot", "A message that was announced, and that nobody has asked for.");
 	named_tuple<active_instruction>::bind(m, "ActiveInstruction",
 	    "An instruction that has been issued and is not complete. Ids are 0, and other fields None, where they do not apply.");

@@ -155,7 +155,7 @@ class Combination:
         is_near = np.isclose(result, value, rtol=tolerance, atol=0.0, equal_nan=True)
         return bool((is_near | ~np.isfinite(value)).all())
 
-    def fold(self, partials: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def reduce(self, partials: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Give ((partials[0] op partials[1]) op partials[2]) ..., in memory of its own."""
         result: np.ndarray[Any, Any] = partials[0].copy()
         for other in partials[1:]:

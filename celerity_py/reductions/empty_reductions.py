@@ -60,7 +60,7 @@ class EmptyReductions:
             self._warn(submission, port)
 
     def look_at(self, submission: Submission, chunk: Flat) -> None:
-        """A chunk of a kernel has run; if it was the only one, nobody folds its partial result. Any thread."""
+        """A chunk of a kernel has run; if it was the only one, nobody reduces its partial result. Any thread."""
         whole = submission.box
         if whole is None or tuple(whole.flat()) != tuple(chunk):
             return

@@ -34,7 +34,7 @@ def combine_partials(record: BufferRecord, call: CombineCall, find: Callable[[in
     shape = partial_shape(record)
     partials = array_at(call.source, (call.num_partials, *shape), record.dtype)
     try:
-        result = combination.fold(partials)
+        result = combination.reduce(partials)
     except BaseException as error:
         submission = find(call.reduction)
         who = "A reduction" if submission is None else f"{submission.describe()}: the reduction"

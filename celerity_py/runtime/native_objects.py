@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
     from celerity_py.graphs.recorder import GraphRecorder
-    from celerity_py.reductions.cuda_folds import FoldKernels
+    from celerity_py.reductions.cuda_reductions import ReduceKernels
     from celerity_py.runtime.devices import Devices
     from celerity_py.vocabulary.submissions import Submission
 
@@ -64,7 +64,7 @@ def make_executor(
     devices: Devices,
     watchers: Watchers,
     *,
-    folds: FoldKernels | None,
+    reduce_kernels: ReduceKernels | None,
     may_be_direct: bool,
     idle_spin_s: float,
 ) -> _native.Executor:
@@ -75,7 +75,7 @@ def make_executor(
         communicator: The connection of the ranks.
         devices: The devices of this rank.
         watchers: The parts that are told of its events.
-        folds: The kernels that combine partial results on GPUs; None on CPU devices.
+        reduce_kernels: The kernels that combine partial results on GPUs; None on CPU devices.
         may_be_direct: Whether this rank offers its memory to the other ranks of its host.
         idle_spin_s: The time for which its thread looks for work before it sleeps, in seconds.
 
@@ -107,7 +107,7 @@ def make_executor(
             compute_lanes=settings.kernel_lanes,
             most_memory_bytes=0 if settings.gpu_memory is None else devices.memory_bytes,
             small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
-            folds=None if folds is None else folds.native,
+            reductions=None if reduce_kernels is None else reduce_kernels.native,
             graphs=(
                 not settings.bounds_check
                 and watchers.recorder is None

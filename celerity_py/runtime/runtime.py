@@ -23,7 +23,7 @@ from celerity_py.executor.failures.failure import attempt
 from celerity_py.executor.network.direct_peers import DirectPeers, agree_on_direct_peers
 from celerity_py.graphs.recorder import start_graphs
 from celerity_py.hints import Division
-from celerity_py.reductions.cuda_folds import FoldKernels
+from celerity_py.reductions.cuda_reductions import ReduceKernels
 from celerity_py.reductions.empty_reductions import EmptyReductions
 from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
@@ -149,13 +149,13 @@ class Runtime:
         settings, communicator = self.configuration, self.communicator
         watchers = Watchers(self.recorder, self.ranges, self.program, self.graphs)
         #: Combine partial results on GPUs; None on CPU devices.
-        self.folds = FoldKernels() if self.devices.is_cuda else None
+        self.reduce_kernels = ReduceKernels() if self.devices.is_cuda else None
         #: The ranks that exchange data with this one from device memory to device memory.
         self.direct_peers = DirectPeers([False] * self.size, anywhere=False, why_not={})
         if not self.is_dry:
             self.executor = make_executor(
                 *(settings, communicator, self.devices, watchers),
-                folds=self.folds,
+                reduce_kernels=self.reduce_kernels,
                 may_be_direct=self.may_be_direct,
                 idle_spin_s=self.spin.idle_s,
             )

@@ -153,8 +153,8 @@ class SubmitDelegate:
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
-        if reductions and runtime.folds is not None:
-            runtime.folds.prepare(runtime.devices.ordinals, runtime.drain, reductions)
+        if reductions and runtime.reduce_kernels is not None:
+            runtime.reduce_kernels.prepare(runtime.devices.ordinals, runtime.drain, reductions)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)

@@ -15,7 +15,7 @@ from celerity_py import _native_testing, access
 from celerity_py.cuda.signatures import SPELLINGS
 from celerity_py.reductions.operations import BY_DEVICE_TYPE, OPERATIONS, identity_of
 from celerity_py.vocabulary.static_types import ReductionName
-from tests.support.folds import CASES, has_same_bits, values_of
+from tests.support.partial_results import CASES, has_same_bits, values_of
 
 Array = npt.NDArray[Any]
 Launch = Callable[..., celerity.Queue]
@@ -113,7 +113,7 @@ def test_a_gpu_combines_old_value_and_partial_results_to_the_bits_of_the_host(
     queue.parallel_for(num_gpus, give, celerity.reduction(result, op, include_current=True))
     found = queue.fence(result).result()
     expected = np.zeros(300, dtype)
-    _native_testing.fold(op, dtype, values.ctypes.data, num_gpus + 1, expected.ctypes.data, 300)
+    _native_testing.reduce(op, dtype, values.ctypes.data, num_gpus + 1, expected.ctypes.data, 300)
     assert has_same_bits(found, expected, op)
 
 

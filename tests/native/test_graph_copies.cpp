@@ -73,7 +73,7 @@ program make_program(std::mt19937& random, const std::uint32_t num_devices) {
 			}
 		};
 		if(num_devices == 1 || random() % 2 == 0) {
-			operation.what = fold_operation{.count = i};
+			operation.what = reduce_operation{.count = i};
 			touch(operation.device.value, made.read[i] = some_cells(random), false);
 			touch(operation.device.value, made.written[i] = some_cells(random), true);
 		} else {
@@ -128,7 +128,7 @@ void store(const copy_operation& copy, const std::vector<std::uint32_t>& data, m
 memories run_in_order(const program& given, memories values) {
 	for(std::size_t i = 0; i < given.operations.size(); ++i) {
 		const auto copies = copies_of(given.operations[i].what);
-		if(copies.empty() && std::holds_alternative<fold_operation>(given.operations[i].what)) run_kernel(given, i, values);
+		if(copies.empty() && std::holds_alternative<reduce_operation>(given.operations[i].what)) run_kernel(given, i, values);
 		std::vector<std::vector<std::uint32_t>> data; // no copy of a gather reads what another one writes
 		for(const auto& copy : copies) data.push_back(load(copy, values));
 		for(std::size_t k = 0; k < copies.size(); ++k) store(copies[k], data[k], values);
@@ -200,8 +200,8 @@ class device {
 			return true;
 		}
 		if(!std::all_of(state.copied.begin(), state.copied.end(), [](const bool is) { return is; }) || !are_up(node.awaited_by_end)) return false;
-		if(node.what.has_value() && std::holds_alternative<fold_operation>(*node.what)) {
-			run_kernel(all.given, std::get<fold_operation>(*node.what).count, all.values);
+		if(node.what.has_value() && std::holds_alternative<reduce_operation>(*node.what)) {
+			run_kernel(all.given, std::get<reduce_operation>(*node.what).count, all.values);
 		}
 		return state.is_done = true;
 	}
@@ -213,7 +213,7 @@ class device {
 void run_round(std::mt19937& random) {
 	const auto num_devices = static_cast<std::uint32_t>(2 + random() % 4);
 	const auto given = make_program(random, num_devices);
-	const auto parts = part_by_device(given.operations, 0, [&](const auto& what) { return !std::holds_alternative<fold_operation>(what); });
+	const auto parts = part_by_device(given.operations, 0, [&](const auto& what) { return !std::holds_alternative<reduce_operation>(what); });
 	memories first(num_devices);
 	for(auto& own : first) {
 		for(auto& value : own) value = static_cast<std::uint32_t>(random());

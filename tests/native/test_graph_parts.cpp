@@ -49,7 +49,7 @@ std::vector<graph_operation> make_operations(std::mt19937& random, const std::si
 			operations[i].what = std::move(copies);
 		} else {
 			origins.clear();
-			operations[i].what = fold_operation{.count = i};
+			operations[i].what = reduce_operation{.count = i};
 		}
 	}
 	return operations;
@@ -57,7 +57,7 @@ std::vector<graph_operation> make_operations(std::mt19937& random, const std::si
 
 std::size_t number_of(const decltype(graph_operation::what)& what) {
 	const auto copies = copies_of(what);
-	return copies.empty() ? std::get<fold_operation>(what).count : copies.front().size_bytes;
+	return copies.empty() ? std::get<reduce_operation>(what).count : copies.front().size_bytes;
 }
 
 /// By device and place: the copy whose data is there.

@@ -44,7 +44,7 @@ class watched_backend final : public backend {
 	void deallocate(memory_id, void*, std::size_t, std::size_t) override {}
 	void enqueue_copy(lane_position, const lane_waits&, const copy_operation& copy) override { copied.push_back(copy.size_bytes); }
 	void enqueue_gather(lane_position, const lane_waits&, std::span<const copy_operation>) override { std::abort(); }
-	void enqueue_fold(lane_position, const lane_waits&, const fold_operation&) override { std::abort(); }
+	void enqueue_reduce(lane_position, const lane_waits&, const reduce_operation&) override { std::abort(); }
 	void fill(memory_id, void*, std::size_t, unsigned char) override {}
 	bool must_poll() const override { return true; }
 	bool begin_kernel(lane_position, std::span<const lane_position>) override { return false; }

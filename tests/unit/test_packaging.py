@@ -22,7 +22,7 @@ HEADERS = (
     *(f"cuda/{name}.cuh" for name in ("celerity_device", "celerity_random", "small_copies")),
     "fusion/fused_operations.cuh",
     "fusion/fused_types.cuh",
-    "reductions/cuda_folds.cuh",
+    "reductions/cuda_reductions.cuh",
 )
 PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
 
@@ -49,8 +49,8 @@ INSTALLED = {
         planning scalars storages structures trace walks
     """,
     "celerity_py/reductions": """
-        __init__ combinations cuda_folds empty_reductions host_combination host_reducers operations ordered_reductions
-        partial_results reduction
+        __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
+        ordered_reductions partial_results reduction
     """,
     "celerity_py/tools": "__init__ progress_bars step_counter",
     "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder stories",

@@ -49,9 +49,9 @@ std::vector<std::tuple<std::size_t, std::size_t>> describe_copy(const array_box&
 	return shape;
 }
 
-void fold_elements(const std::string& op, const std::string& dtype, const std::uintptr_t source, const std::size_t count, const std::uintptr_t destination,
+void reduce_elements(const std::string& op, const std::string& dtype, const std::uintptr_t source, const std::size_t count, const std::uintptr_t destination,
     const std::size_t num_elements) {
-	fold(look_up<reduction_op>(op, "op"), look_up<scalar_type>(dtype, "dtype"), reinterpret_cast<const void*>(source), count, num_elements,
+	reduce_partials(look_up<reduction_op>(op, "op"), look_up<scalar_type>(dtype, "dtype"), reinterpret_cast<const void*>(source), count, num_elements,
 	    reinterpret_cast<void*>(destination));
 }
 
@@ -64,8 +64,8 @@ void bind_memory_kernels(nb::module_& m) {
 Data lies in a dense row-major array over the given box, or packed, box after box, if that is None.)");
 	m.def("copy_shape", &describe_copy, "source_array"_a.none(), "destination_array"_a.none(), "boxes"_a, "element_size"_a,
 	    "How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).");
-	m.def("fold", &fold_elements, "op"_a, "dtype"_a, "source"_a, "count"_a, "destination"_a, "num_elements"_a = 1,
-	    "Writes the fold of `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.");
+	m.def("reduce", &reduce_elements, "op"_a, "dtype"_a, "source"_a, "count"_a, "destination"_a, "num_elements"_a = 1,
+	    "Reduces `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.");
 }
 
 } // namespace celerity::native

@@ -109,7 +109,7 @@ Everything, the executor's calls included, happens on one thread.)")
 	    .def("possible_steps", &scripted_backend::possible_steps,
 	        "The arguments that step() takes now: lanes, and negative numbers for flags that may be written ahead of their lanes.")
 	    .def("step", &step, "which"_a, nb::sig("def step(self, which: int) -> tuple[str, int, int, celerity_py._native.KernelCall | None]"),
-	        R"(Lets a lane make a step. Returns ("copy" | "fold" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
+	        R"(Lets a lane make a step. Returns ("copy" | "reduce" | "signal" | "pull" | "kernel" | "launch", lane, sequence, call).
 
 A kernel runs when this returns: its body is the caller's to carry out. For a "launch" the call is one as next_kernel() gives, otherwise it is None.)")
 	    .def_prop_ro(

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "executor/core/backends/cpu/cpu_copy_lane.hpp"
-#include "executor/core/transfers/flag_segment.hpp"
+#include "executor/core/transfers/flag_memory.hpp"
 
 namespace celerity::native {
 
@@ -122,9 +122,9 @@ void scripted_backend::enqueue_gather(const lane_position position, const lane_w
 	enqueue(position, std::move(op));
 }
 
-void scripted_backend::enqueue_fold(const lane_position position, const lane_waits& waits, const fold_operation& fold) {
-	auto op = make(step_kind::fold, waits);
-	op.fold = fold;
+void scripted_backend::enqueue_reduce(const lane_position position, const lane_waits& waits, const reduce_operation& reduce) {
+	auto op = make(step_kind::reduce, waits);
+	op.reduce = reduce;
 	enqueue(position, std::move(op));
 }
 
@@ -236,8 +236,8 @@ scripted_backend::step_result scripted_backend::step(const std::int64_t which) {
 	if(kind == step_kind::pull && !pull_once(op)) return {kind, position};
 	if(kind == step_kind::copy) {
 		for(const auto& copy : op.steps) carry_out(copy);
-	} else if(kind == step_kind::fold) {
-		carry_out(op.fold);
+	} else if(kind == step_kind::reduce) {
+		carry_out(op.reduce);
 	} else if(kind == step_kind::signal && op.flag.address != nullptr && !op.is_written) {
 		std::erase_if(m_early, [&](const early_flag& early) { return early.position == position; });
 		raise(op.flag);

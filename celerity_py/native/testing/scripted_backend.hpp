@@ -39,7 +39,7 @@ class scripted_backend final : public backend, public direct_devices, public ker
 		std::vector<array_place> reduction_places;
 	};
 	/// The kind of a step; its names stand below the class.
-	enum class step_kind : std::uint8_t { copy, fold, signal, pull, kernel, launch };
+	enum class step_kind : std::uint8_t { copy, reduce, signal, pull, kernel, launch };
 	struct step_result {
 		step_kind kind = step_kind::copy;
 		lane_position position;
@@ -69,7 +69,7 @@ class scripted_backend final : public backend, public direct_devices, public ker
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
-	void enqueue_fold(lane_position position, const lane_waits& waits, const fold_operation& fold) override;
+	void enqueue_reduce(lane_position position, const lane_waits& waits, const reduce_operation& reduce) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 	bool must_poll() const override { return true; }
@@ -105,7 +105,7 @@ class scripted_backend final : public backend, public direct_devices, public ker
 		std::vector<pull_operation> steps; ///< of copies and of pulls: one after the other
 		std::size_t num_fetched = 0;
 		bool must_say_so = false; ///< that the last one is fetched
-		fold_operation fold;
+		reduce_operation reduce;
 		shared_flag flag;        ///< of a signal
 		bool is_early = false;   ///< the flag may be written as soon as its one wait is over
 		bool is_written = false;
@@ -147,4 +147,4 @@ class scripted_backend final : public backend, public direct_devices, public ker
 
 template <>
 inline constexpr std::array<const char*, 6> celerity::names_of<celerity::native::scripted_backend::step_kind>{
-    "copy", "fold", "signal", "pull", "kernel", "launch"};
+    "copy", "reduce", "signal", "pull", "kernel", "launch"};

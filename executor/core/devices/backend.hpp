@@ -31,8 +31,8 @@ struct copy_operation {
 	std::size_t size_bytes = 0;
 };
 
-/// Partial results in the memory of a device, which it combines there; see fold().
-struct fold_operation {
+/// Partial results in the memory of a device, which it reduces there; see reduce_partials().
+struct reduce_operation {
 	reduction_op op = reduction_op::sum;
 	scalar_type type = scalar_type::float32;
 	const std::byte* source = nullptr;
@@ -101,7 +101,7 @@ class backend {
 	/// By device; empty without a share. Any thread.
 	virtual std::vector<multiprocessor_parts> parts() { return {}; }
 	virtual std::uint32_t copy_class(memory_id from, memory_id to) const = 0;
-	/// Of copies out of several devices into one, and of folds in the memory of a device.
+	/// Of copies out of several devices into one, and of reductions in the memory of a device.
 	virtual std::uint32_t gather_class(memory_id to) const = 0;
 	/// Whether launcher threads report each kernel that they have enqueued. Otherwise a kernel counts as issued when its launcher gets it.
 	virtual bool defers_kernels() const = 0;
@@ -124,7 +124,7 @@ class backend {
 	/// All copies, in any order. Boxes outlive the completion of the position.
 	virtual void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) = 0;
 
-	virtual void enqueue_fold(lane_position position, const lane_waits& waits, const fold_operation& fold) = 0;
+	virtual void enqueue_reduce(lane_position position, const lane_waits& waits, const reduce_operation& reduce) = 0;
 
 	/// Sets every byte, and returns when that is done.
 	virtual void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) = 0;

@@ -34,7 +34,7 @@ class direct_devices {
 	virtual void* open_peer_slab(const shared_location& location) = 0;
 	/// This rank has fetched all data of its peers: closes their memory, so that they may free it.
 	virtual void close_peers() = 0;
-	/// Lets lanes write the flags of a flag_segment and wait for them, until the backend stops. Before the first instruction: with this rank's segment first,
+	/// Lets lanes write the flags of a flag_memory and wait for them, until the backend stops. Before the first instruction: with this rank's segment first,
 	/// and then with those of its peers.
 	virtual void adopt_flags(void* address, std::size_t size_bytes) = 0;
 

@@ -68,7 +68,7 @@ struct graph_arrival {
 struct graph_operation {
 	device_id device;
 	/// Several copies: a gather; no copy: nothing.
-	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, fold_operation> what;
+	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, reduce_operation> what;
 	small_vector<std::uint32_t, 4> after; ///< smaller than the operation's own number
 	small_vector<std::uint32_t, 2> awaited{};
 	small_vector<std::uint32_t, 2> awaited_by_end{}; ///< need not be reached before it begins
@@ -79,7 +79,7 @@ struct graph_operation {
 	std::vector<memory_id> origins{};        ///< of each copy within the rank, in their order: the memory of its source
 };
 
-/// None of a kernel or a fold.
+/// None of a kernel or a reduction.
 inline std::span<const copy_operation> copies_of(const decltype(graph_operation::what)& what) {
 	if(const auto* const copy = std::get_if<copy_operation>(&what)) return {copy, 1};
 	if(const auto* const gathered = std::get_if<std::vector<copy_operation>>(&what)) return *gathered;

@@ -120,9 +120,9 @@ void dispatcher::execute(const issue& item, const reduce_instruction& reduce) {
 		if(reduce.is_all_of_it && (reduce.op == reduction_op::min || reduce.op == reduction_op::max)) {
 			operation.has_values = static_cast<std::uint32_t*>(m_state.devices->allocate(host_memory, sizeof(std::uint32_t), alignof(std::uint32_t)));
 			*operation.has_values = 0;
-			m_watched_folds.push_back({{item.lane, item.sequence}, reduce.reduction, operation.has_values});
+			m_watched_reduces.push_back({{item.lane, item.sequence}, reduce.reduction, operation.has_values});
 		}
-		m_state.devices->enqueue_fold({item.lane, item.sequence}, waits_of(item), operation);
+		m_state.devices->enqueue_reduce({item.lane, item.sequence}, waits_of(item), operation);
 		return;
 	}
 	void* const destination = m_state.allocations.address(reduce.destination);
@@ -134,14 +134,14 @@ void dispatcher::execute(const issue& item, const reduce_instruction& reduce) {
 		    queue_priority_of(item.payload->priority));
 		return;
 	}
-	fold(reduce.op, reduce.type, source, reduce.count, reduce.num_elements, destination);
+	reduce_partials(reduce.op, reduce.type, source, reduce.count, reduce.num_elements, destination);
 	const bool has_no_values = reduce.is_all_of_it && is_extremum_of_nothing(reduce.op, reduce.type, destination, reduce.num_elements);
 	if(has_no_values) m_state.events.add(empty_reduction_event{reduce.reduction});
 	m_state.done.push_back(item.id);
 }
 
-void dispatcher::report_empty_folds() {
-	std::erase_if(m_watched_folds, [&](const watched_fold& watched) {
+void dispatcher::report_empty_reductions() {
+	std::erase_if(m_watched_reduces, [&](const watched_reduce& watched) {
 		if(m_state.engine.lanes().completed(watched.position.lane) < watched.position.sequence) return false;
 		if(*watched.has_values == 0) m_state.events.add(empty_reduction_event{watched.reduction});
 		give_back(watched);
@@ -149,11 +149,11 @@ void dispatcher::report_empty_folds() {
 	});
 }
 
-void dispatcher::give_back_folds() {
-	for(const auto& watched : std::exchange(m_watched_folds, {})) give_back(watched);
+void dispatcher::give_back_watched() {
+	for(const auto& watched : std::exchange(m_watched_reduces, {})) give_back(watched);
 }
 
-void dispatcher::give_back(const watched_fold& watched) {
+void dispatcher::give_back(const watched_reduce& watched) {
 	m_state.devices->deallocate(host_memory, watched.has_values, sizeof(std::uint32_t), alignof(std::uint32_t));
 }
 

@@ -35,10 +35,10 @@ class dispatcher {
 	lane_waits waits_of(const issue& item);
 	/// Carries out the allocations that had to wait, as far as the backend has room. Whether there was one.
 	bool allocate_waiting();
-	/// Of the folds that are complete.
-	void report_empty_folds();
+	/// Of the reductions that are complete.
+	void report_empty_reductions();
 	/// Operations run no more.
-	void give_back_folds();
+	void give_back_watched();
 
 	/// A host task that was handed out waits for other ranks.
 	void note_waiting(instruction_id call);
@@ -50,17 +50,17 @@ class dispatcher {
 	void retire(const instruction& item);
 
   private:
-	/// A fold on a device that makes the result of a minimum or maximum.
-	struct watched_fold {
+	/// A reduction on a device that makes the result of a minimum or maximum.
+	struct watched_reduce {
 		lane_position position;
 		reduction_id reduction;
-		std::uint32_t* has_values; ///< see fold_operation
+		std::uint32_t* has_values; ///< see reduce_operation
 	};
 
 	executor_state& m_state;
 	std::deque<const instruction*> m_waiting_allocations; ///< until the backend has room for the first one
 	std::vector<shared_flag> m_answers;                   ///< of waits_of()
-	std::vector<watched_fold> m_watched_folds;            ///< not complete; those of graphs are not watched
+	std::vector<watched_reduce> m_watched_reduces;            ///< not complete; those of graphs are not watched
 	std::size_t m_num_host_calls = 0;
 	std::set<instruction_id> m_waiting_calls; ///< not complete
 
@@ -69,7 +69,7 @@ class dispatcher {
 	void execute(const issue& item, const Operation& operation) = delete;
 	void allocate(instruction_id id, const alloc_instruction& alloc);
 	memory_holders find_holders(const alloc_instruction& lacking) const;
-	void give_back(const watched_fold& watched);
+	void give_back(const watched_reduce& watched);
 	std::vector<bound_access> bind(std::span<const access_binding> accesses) const;
 	queue_priority launch_queue(lane_index lane) const;
 	void retire(const horizon_instruction& horizon);

@@ -31,7 +31,7 @@ std::vector<copy_operation> operation_of(const allocation_table& allocations, co
 	return copies;
 }
 
-fold_operation operation_of(const allocation_table& allocations, const reduce_instruction& reduce) {
+reduce_operation operation_of(const allocation_table& allocations, const reduce_instruction& reduce) {
 	return {reduce.op, reduce.type, allocations.place(reduce.source).address, reduce.count, reduce.num_elements, allocations.place(reduce.destination).address,
 	    nullptr};
 }

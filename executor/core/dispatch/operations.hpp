@@ -13,7 +13,7 @@ namespace celerity {
 
 copy_operation operation_of(const allocation_table& allocations, const copy_instruction& copy);
 std::vector<copy_operation> operation_of(const allocation_table& allocations, const gather_copy_instruction& gather);
-fold_operation operation_of(const allocation_table& allocations, const reduce_instruction& reduce);
+reduce_operation operation_of(const allocation_table& allocations, const reduce_instruction& reduce);
 launch_operation operation_of(const allocation_table& allocations, const device_kernel_instruction& kernel, const native_launch& launch);
 
 } // namespace celerity

@@ -176,7 +176,7 @@ struct initialize_call {
 	box_vector boxes;
 	CELERITY_KIND(initialize, ticket, buffer, address, allocated_box, boxes)
 };
-/// Partial results of a reduction by a callable: `num_partials` of them, one behind the other at `source`, to be folded into `destination`.
+/// Partial results of a reduction by a callable: `num_partials` of them, one behind the other at `source`, to be reduced into `destination`.
 struct combine_call {
 	call_ticket ticket = 0;
 	buffer_id buffer;

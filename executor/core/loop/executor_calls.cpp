@@ -73,7 +73,7 @@ bool executor_loop::release_devices() {
 		m_state.devices->deallocate(id.memory, entry.address, entry.size_bytes, entry.alignment_bytes);
 		m_state.allocations.remove(id);
 	}
-	m_dispatcher.give_back_folds();
+	m_dispatcher.give_back_watched();
 	if(!m_state.devices->release()) return false;
 	m_runs.clear();
 	return true;

@@ -200,7 +200,7 @@ bool executor_loop::complete_lanes(const std::span<const lane_position> progress
 		return true;
 	}
 	for(const auto& [lane, completed] : progressed) m_state.engine.complete_lane(lane, completed);
-	m_dispatcher.report_empty_folds();
+	m_dispatcher.report_empty_reductions();
 	retire();
 	return true;
 }

@@ -119,7 +119,7 @@ boolean combine(const reduction_op op, const boolean a, const boolean b) {
 }
 
 template <typename T>
-void fold_elements(const reduction_op op, const void* const source, const std::size_t count, const std::size_t num_elements, void* const destination) {
+void reduce_elements(const reduction_op op, const void* const source, const std::size_t count, const std::size_t num_elements, void* const destination) {
 	const auto load = [&](const std::size_t i) {
 		T value;
 		std::memcpy(&value, static_cast<const std::byte*>(source) + i * sizeof(T), sizeof(T));
@@ -191,11 +191,11 @@ bool is_extremum_of_nothing(const reduction_op op, const scalar_type type, const
 	});
 }
 
-void fold(const reduction_op op, const scalar_type type, const void* const source, const std::size_t count, const std::size_t num_elements,
+void reduce_partials(const reduction_op op, const scalar_type type, const void* const source, const std::size_t count, const std::size_t num_elements,
     void* const destination) {
 	if(count == 0) throw std::invalid_argument("a reduction needs at least one element");
 	if(!is_defined(op, type)) throw std::invalid_argument(std::string("'") + name_of(op) + "' is not defined on " + name_of(type));
-	visit_type(type, [&]<typename T>(std::type_identity<T>) { fold_elements<T>(op, source, count, num_elements, destination); });
+	visit_type(type, [&]<typename T>(std::type_identity<T>) { reduce_elements<T>(op, source, count, num_elements, destination); });
 }
 
 } // namespace celerity

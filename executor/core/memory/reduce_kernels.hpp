@@ -19,6 +19,6 @@ bool is_extremum_of_nothing(reduction_op op, scalar_type type, const void* value
 /// type itself; `count` >= 1. As in NumPy, integers wrap, NaN wins in min and max, complex numbers compare lexicographically, logical operations give 0 or 1,
 /// and on booleans sum is "or" and prod is "and". Minima and maxima of real numbers take -0 for smaller than 0. GPUs give the same bits, apart from those of
 /// NaN in sums and products. `destination` may be any of the sources; neither needs to be aligned. Throws std::invalid_argument if the operation is not defined.
-void fold(reduction_op op, scalar_type type, const void* source, std::size_t count, std::size_t num_elements, void* destination);
+void reduce_partials(reduction_op op, scalar_type type, const void* source, std::size_t count, std::size_t num_elements, void* destination);
 
 } // namespace celerity

@@ -123,7 +123,7 @@ std::vector<graph_operation> operations_of(const graph_run& run, const std::span
 				               if(fetch.answer.has_value()) operation.raised.push_back(flag++);
 			               }
 		               },
-		               [](const auto&) { throw std::logic_error("a graph has copies, gathers, kernels, folds and transfers only"); },
+		               [](const auto&) { throw std::logic_error("a graph has copies, gathers, kernels, reductions and transfers only"); },
 		           },
 		    item.operation);
 		builder.add(step, std::move(operation));

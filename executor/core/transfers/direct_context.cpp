@@ -5,7 +5,7 @@ namespace celerity {
 
 namespace {
 
-constexpr std::uint64_t words_per_rank = flag_segment::num_slots;
+constexpr std::uint64_t words_per_rank = flag_memory::num_slots;
 /// A sector each, as devices look at some words all the time and write others.
 constexpr std::uint64_t bytes_per_word = 32;
 constexpr std::uint64_t inbox_bytes_per_rank = direct_context::num_inboxes * graph_inbox::size_bytes;
@@ -18,8 +18,8 @@ std::uint64_t word_at(const std::uint64_t words, const std::size_t row, const st
 
 } // namespace
 
-flag_segment::offer direct_context::make_offer(const std::vector<rank_id>& host_ranks) {
-	own_flags = flag_segment::create(host_ranks.size());
+flag_memory::offer direct_context::make_offer(const std::vector<rank_id>& host_ranks) {
+	own_flags = flag_memory::create(host_ranks.size());
 	for(std::size_t position = 0; position < host_ranks.size(); ++position) {
 		const rank_id rank = host_ranks[position];
 		if(rank == own) own_position = position;
@@ -38,9 +38,9 @@ void direct_context::share_words() {
 	own_flags.set_words(lanes->locate(memory_of(device_id(0)), words));
 }
 
-void direct_context::open(const rank_id peer, const flag_segment::offer& offer) {
+void direct_context::open(const rank_id peer, const flag_memory::offer& offer) {
 	auto& opened = neighbours.at(peer.value);
-	opened.flags = flag_segment::open(offer);
+	opened.flags = flag_memory::open(offer);
 	const auto words = opened.flags.words();
 	if(words.has_value() && own_words != 0) opened.words = reinterpret_cast<std::uintptr_t>(lanes->open_peer_slab(*words)) + words->offset_bytes;
 }

@@ -14,7 +14,7 @@
 #include "devices/direct_devices.hpp"
 #include "devices/graph_devices.hpp"
 #include "events/executor_statistics.hpp"
-#include "flag_segment.hpp"
+#include "flag_memory.hpp"
 #include "memory/allocation_table.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 
@@ -53,7 +53,7 @@ struct direct_context {
 	struct neighbour {
 		bool is_peer = false;
 		std::size_t position = 0; ///< among the ranks of the host
-		flag_segment flags;
+		flag_memory flags;
 		std::uint64_t words = 0; ///< as in `own_words`
 	};
 
@@ -65,7 +65,7 @@ struct direct_context {
 	executor_statistics& statistics;
 	trace_recorder* const trace; ///< null if there is no timeline
 	std::size_t own_position = 0;
-	flag_segment own_flags{};
+	flag_memory own_flags{};
 	/// The words of this rank for graphs, on its device, by rank of the host and slot: first the words that say that data for this rank is ready, then the words
 	/// that say that data of this rank has been fetched. Behind them, by rank of the host, lie the inboxes. 0: there are none.
 	std::uint64_t own_words = 0;
@@ -76,9 +76,9 @@ struct direct_context {
 	// At start, in this order: every rank gives its offer to all others, opens theirs, and learns for which pairs both sides have succeeded.
 
 	/// `host_ranks` are the ranks that share this host, this one included; the same list on all of them. Throws std::bad_alloc.
-	flag_segment::offer make_offer(const std::vector<rank_id>& host_ranks);
+	flag_memory::offer make_offer(const std::vector<rank_id>& host_ranks);
 	/// Throws std::runtime_error.
-	void open(rank_id peer, const flag_segment::offer& offer);
+	void open(rank_id peer, const flag_memory::offer& offer);
 	void agree(const std::vector<rank_id>& peers);
 
 	/// The flags of a message between graphs. `slot` and `value` are those of its answer; the host flags are those of other transfers.

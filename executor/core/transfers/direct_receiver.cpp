@@ -31,7 +31,7 @@ bool direct_receiver::has_news() const {
 void direct_receiver::add_pilot(const rank_id source, const pilot_message& pilot) {
 	pilot.check();
 	const auto& peer = m_shared.neighbours[source.value];
-	if(pilot.answer_slot >= flag_segment::num_slots || pilot.ready_index >= peer.flags.num_ready_flags()) {
+	if(pilot.answer_slot >= flag_memory::num_slots || pilot.ready_index >= peer.flags.num_ready_flags()) {
 		throw std::logic_error(numbered("a direct message was announced by rank ", source.value) + " with flags that do not exist");
 	}
 	auto& message = m_incoming[{source, pilot.message}];

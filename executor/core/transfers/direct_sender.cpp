@@ -58,7 +58,7 @@ void direct_sender::announce(outgoing& out) {
 
 std::optional<std::uint32_t> direct_sender::take_slot(destination& to) {
 	if(to.free_slots.empty()) {
-		if(to.answer_values.size() == flag_segment::num_slots) return std::nullopt;
+		if(to.answer_values.size() == flag_memory::num_slots) return std::nullopt;
 		to.free_slots.push_back(static_cast<std::uint32_t>(to.answer_values.size()));
 		to.answer_values.push_back(0);
 	}

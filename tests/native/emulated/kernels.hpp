@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The kernels that run on the emulated devices of the ranks: those of their program, and the runtime's own in place of celerity_py/cuda/small_copies.cuh and
-// folds.cuh.
+// reductions.cuh.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "cuda.hpp"
 #include "executor/core/devices/backend.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
-#include "executor/core/transfers/flag_segment.hpp"
+#include "executor/core/transfers/flag_memory.hpp"
 #include "scheduler/core/geometry/grid.hpp"
 
 namespace emulated_ranks {
@@ -133,12 +133,13 @@ inline const emulated_cuda::function& advancing(const pattern reads) {
 
 // ---- kernels of the runtime ----------------------------------------------------------------------------------------------------------
 
-inline void fold_values(void* const* const parameters) {
+inline void reduce_values(void* const* const parameters) {
 	const auto parameter = [&]<typename T>(const std::size_t i, const T&) { return *static_cast<const T*>(parameters[i]); };
 	const void* const source = parameter(0, static_cast<void*>(nullptr));
-	fold(reduction_op::sum, scalar_type::uint32, source, parameter(1, std::size_t{}), parameter(2, std::size_t{}), parameter(3, static_cast<void*>(nullptr)));
+	reduce_partials(reduction_op::sum, scalar_type::uint32, source, parameter(1, std::size_t{}), parameter(2, std::size_t{}),
+	    parameter(3, static_cast<void*>(nullptr)));
 }
-inline const emulated_cuda::function fold_function{std::vector<std::size_t>(5, sizeof(std::uint64_t)), fold_values};
+inline const emulated_cuda::function reduce_function{std::vector<std::size_t>(5, sizeof(std::uint64_t)), reduce_values};
 
 struct small_copy {
 	std::uint64_t source, destination;

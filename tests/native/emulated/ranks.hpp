@@ -85,8 +85,8 @@ class rank {
 	      m_compare(make_kernel(compare_function, how)), m_peek(make_kernel(peek_function, how)) {}
 	virtual ~rank() = default;
 
-	flag_segment::offer offer() { return m_executor.direct()->make_offer(all_ranks()); }
-	void connect(const std::vector<flag_segment::offer>& offers) {
+	flag_memory::offer offer() { return m_executor.direct()->make_offer(all_ranks()); }
+	void connect(const std::vector<flag_memory::offer>& offers) {
 		std::vector<rank_id> peers;
 		for(std::size_t other = 0; other < offers.size(); ++other) {
 			if(other == m_number) continue;
@@ -188,9 +188,9 @@ class rank {
 		options.graphs_exchange = true;
 		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
 		                                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});
-		const auto folds = std::make_shared<cuda_folds>();
-		folds->add(reduction_op::sum, scalar_type::uint32, std::vector(m_how.num_devices, handle_of(fold_function)));
-		options.folds = folds;
+		const auto reductions = std::make_shared<cuda_reductions>();
+		reductions->add(reduction_op::sum, scalar_type::uint32, std::vector(m_how.num_devices, handle_of(reduce_function)));
+		options.reductions = reductions;
 		return std::make_unique<cuda_backend>(options, completions);
 	}
 
@@ -348,7 +348,7 @@ std::vector<std::unique_ptr<rank>> connect(const setup& how) {
 	std::vector<std::unique_ptr<rank>> ranks;
 	for(std::size_t r = 0; r < how.num_ranks; ++r) ranks.push_back(std::make_unique<Rank>(how, r));
 	if(how.num_ranks > 1) {
-		std::vector<flag_segment::offer> offers;
+		std::vector<flag_memory::offer> offers;
 		for(const auto& r : ranks) offers.push_back(r->offer());
 		for(const auto& r : ranks) r->connect(offers);
 	}

@@ -107,13 +107,13 @@ void cpu_backend::deallocate(const memory_id memory, void* const address, const 
 // ---- lanes ----------------------------------------------------------------------------------------------------------------------
 
 void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes,
-    const fold_operation& fold) {
+    const reduce_operation& reduce) {
 	auto& progress = m_progress[position.lane];
 	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
 		std::vector<pull_operation> all;
 		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
 		all.insert(all.end(), steps.begin(), steps.end());
-		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all, fold);
+		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all, reduce);
 		return;
 	}
 	const auto are_reached = [&](const std::span<const lane_position> positions) {
@@ -129,12 +129,12 @@ void cpu_backend::enqueue(const lane_position position, const lane_waits& waits,
 			carry_out(step);
 			if(step.answer.address != nullptr) m_flags.raise(step.answer);
 		}
-		carry_out(fold);
+		carry_out(reduce);
 		traced.end();
 		progress.publish(position.sequence);
 		return;
 	}
-	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps, fold);
+	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps, reduce);
 }
 
 void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
@@ -148,8 +148,8 @@ void cpu_backend::enqueue_gather(const lane_position position, const lane_waits&
 	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
 }
 
-void cpu_backend::enqueue_fold(const lane_position position, const lane_waits& waits, const fold_operation& fold) {
-	enqueue(position, waits, {}, fold.count * fold.num_elements * size_of(fold.type), fold);
+void cpu_backend::enqueue_reduce(const lane_position position, const lane_waits& waits, const reduce_operation& reduce) {
+	enqueue(position, waits, {}, reduce.count * reduce.num_elements * size_of(reduce.type), reduce);
 }
 
 void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag, const bool /* depends_on_one */) {
@@ -188,12 +188,12 @@ void cpu_backend::adopt_flags(void* const address, const std::size_t size_bytes)
 	m_listener = start_thread("for acknowledgements of other ranks", [this, address] { listen(address); });
 }
 
-void cpu_backend::listen(void* const own_segment) {
+void cpu_backend::listen(void* const own_flags) {
 	while(true) {
-		const auto seen = flag_board::prepare_answer(own_segment);
+		const auto seen = flag_board::prepare_answer(own_flags);
 		if(m_is_cancelled.load(std::memory_order_relaxed)) return;
 		m_completions.signal();
-		flag_board::wait_for_answer(own_segment, seen);
+		flag_board::wait_for_answer(own_flags, seen);
 	}
 }
 
@@ -207,7 +207,7 @@ void cpu_backend::cancel() {
 }
 
 void cpu_backend::stop() {
-	if(std::exchange(m_is_stopped, true)) return; // the segments of the flags may be gone
+	if(std::exchange(m_is_stopped, true)) return; // the memory of the flags may be gone
 	cancel();
 	for(auto& lane : m_copy_lanes) {
 		if(lane != nullptr) lane->stop();

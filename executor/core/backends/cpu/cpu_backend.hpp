@@ -19,7 +19,7 @@
 #include "memory/shared_memory.hpp"
 #include "memory/slab_arena.hpp"
 #include "threads/event_count.hpp"
-#include "transfers/flag_segment.hpp"
+#include "transfers/flag_memory.hpp"
 
 namespace celerity {
 
@@ -39,7 +39,7 @@ class cpu_backend final : public backend, public direct_devices {
 	void deallocate(memory_id memory, void* address, std::size_t size_bytes, std::size_t alignment_bytes) override;
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
-	void enqueue_fold(lane_position position, const lane_waits& waits, const fold_operation& fold) override;
+	void enqueue_reduce(lane_position position, const lane_waits& waits, const reduce_operation& reduce) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
@@ -85,8 +85,8 @@ class cpu_backend final : public backend, public direct_devices {
 	bool lies_in_arena(const memory_id memory) const { return m_arena != nullptr && is_device_memory(memory); }
 	/// `size_bytes` is a measure of the work.
 	void enqueue(lane_position position, const lane_waits& waits, std::span<const pull_operation> steps, std::size_t size_bytes,
-	    const fold_operation& fold = {});
-	void listen(void* own_segment);
+	    const reduce_operation& reduce = {});
+	void listen(void* own_flags);
 };
 
 } // namespace celerity

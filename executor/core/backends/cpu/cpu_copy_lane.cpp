@@ -9,10 +9,10 @@
 
 namespace celerity {
 
-void carry_out(const fold_operation& operation) {
+void carry_out(const reduce_operation& operation) {
 	if(operation.source == nullptr) return;
 	const auto& [op, type, source, count, num_elements, destination, has_values] = operation;
-	fold(op, type, source, count, num_elements, destination);
+	reduce_partials(op, type, source, count, num_elements, destination);
 	if(has_values != nullptr && !is_extremum_of_nothing(op, type, destination, num_elements)) *has_values = 1;
 }
 
@@ -21,11 +21,11 @@ cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_in
     : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags), m_trace(trace) {}
 
 void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps,
-    const fold_operation& fold) {
+    const reduce_operation& reduce) {
 	{
 		const std::lock_guard lock(m_mutex);
 		if(m_is_cancelled) return;
-		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps), fold});
+		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps), reduce});
 		if(!m_thread.joinable()) m_thread = start_thread("for the work of a lane", [this] { run(); });
 	}
 	m_wake.notify_one();
@@ -76,7 +76,7 @@ bool cpu_copy_lane::execute(const entry& item) {
 		}
 		m_flags->raise(step.answer);
 	}
-	carry_out(item.fold);
+	carry_out(item.reduce);
 	traced.end();
 	m_progress[m_own].publish(item.sequence); // boxes may be gone from here on
 	m_completions.signal();

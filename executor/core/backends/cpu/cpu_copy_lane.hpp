@@ -13,7 +13,7 @@
 #include "memory/nd_copy.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "threads/event_count.hpp"
-#include "transfers/flag_segment.hpp"
+#include "transfers/flag_memory.hpp"
 
 namespace celerity {
 
@@ -24,9 +24,9 @@ inline void carry_out(const pull_operation& step) {
 }
 
 /// Nothing without a source.
-void carry_out(const fold_operation& operation);
+void carry_out(const reduce_operation& operation);
 
-/// A thread that carries out copies and folds in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
+/// A thread that carries out copies and reductions in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
 class cpu_copy_lane {
   public:
 	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr,
@@ -39,8 +39,8 @@ class cpu_copy_lane {
 		const pull_operation step{{}, copy, {}, {}};
 		enqueue(sequence, waits, std::span(&step, 1));
 	}
-	/// Copies, with flags before and behind them; without source no copy. Then the fold.
-	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps, const fold_operation& fold = {});
+	/// Copies, with flags before and behind them; without source no copy. Then the reduction.
+	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps, const reduce_operation& reduce = {});
 	/// Drops the copies that have not begun. Any thread. A thread that waits for a flag has to be woken besides.
 	void cancel();
 	void stop();
@@ -50,7 +50,7 @@ class cpu_copy_lane {
 		std::uint64_t sequence = 0;
 		small_vector<lane_position, 4> waits;
 		small_vector<pull_operation, 1> steps;
-		fold_operation fold;
+		reduce_operation reduce;
 	};
 
 	std::vector<lane_progress>& m_progress;

@@ -24,7 +24,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
 cuda_backend::cuda_backend(const cuda_options& options, event_count& completions, const cuda::kept_context& /* restored at the end */)
     : m_driver(cuda::get_driver()), m_options(options), m_completions(completions), m_devices(m_driver, options.ordinals, options.most_memory_bytes),
       m_lanes(m_devices, options.compute_lanes, options.trace), m_copies(m_devices, options.small_copies),
-      m_issuer(m_devices, m_lanes, m_copies, options.folds), m_ranks(m_devices, m_lanes, m_issuer),
+      m_issuer(m_devices, m_lanes, m_copies, options.reductions), m_ranks(m_devices, m_lanes, m_issuer),
       m_graphs(*this, m_devices, m_lanes, m_issuer, m_copies, options, m_is_cancelled), m_host_progress(m_lanes.size()) {
 	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_lanes.host_lane(), m_completions, nullptr, options.trace);
 	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
@@ -181,8 +181,8 @@ void cuda_backend::enqueue_launch(const lane_position position, const lane_waits
 	m_issuer.hand_over(position, waits, std::move(launch));
 }
 
-void cuda_backend::enqueue_fold(const lane_position position, const lane_waits& waits, const fold_operation& fold) {
-	m_issuer.hand_over(position, waits, fold);
+void cuda_backend::enqueue_reduce(const lane_position position, const lane_waits& waits, const reduce_operation& reduce) {
+	m_issuer.hand_over(position, waits, reduce);
 }
 
 cuda_backend::violation_report* cuda_backend::take_report() {

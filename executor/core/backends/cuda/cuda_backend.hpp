@@ -56,7 +56,7 @@ class cuda_backend final : public backend, public kernel_launcher {
 
 	void enqueue_copy(lane_position position, const lane_waits& waits, const copy_operation& copy) override;
 	void enqueue_gather(lane_position position, const lane_waits& waits, std::span<const copy_operation> copies) override;
-	void enqueue_fold(lane_position position, const lane_waits& waits, const fold_operation& fold) override;
+	void enqueue_reduce(lane_position position, const lane_waits& waits, const reduce_operation& reduce) override;
 	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	bool begin_kernel(lane_position position, std::span<const lane_position> waits) override;
 	void end_kernel(lane_position position) override;

@@ -119,7 +119,7 @@ bool cuda_copies::add_all(cuda_small_copies& small, const decltype(graph_operati
 		                      return std::all_of(gathered.begin(), gathered.end(), [&](const copy_operation& part) { return add(small, part); });
 	                      },
 	                      [](const launch_operation&) { return false; },
-	                      [](const fold_operation&) { return false; },
+	                      [](const reduce_operation&) { return false; },
 	                  },
 	    what);
 }

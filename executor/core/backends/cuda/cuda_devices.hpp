@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda_driver.hpp"
-#include "cuda_folds.hpp"
+#include "cuda_reductions.hpp"
 #include "cuda_small_copies.hpp"
 #include "memory/slab_arena.hpp"
 #include "scheduler/core/base/ids.hpp"
@@ -29,7 +29,7 @@ struct cuda_options {
 	trace_recorder* trace = nullptr; ///< null: there is no timeline
 	bool graphs = false;             ///< whole periods of replays run as graphs; not with a timeline, nor with kernels that check bounds
 	std::vector<cuda_small_copies::functions> small_copies; ///< per device; empty: copy engines move all
-	std::shared_ptr<const cuda_folds> folds = nullptr; ///< kernels may be added later; null: the planner lets no device fold
+	std::shared_ptr<const cuda_reductions> reductions = nullptr; ///< kernels may be added later; null: the planner lets no device reduce
 	/// Kernels of graphs wait for other ranks. Not where ranks share a GPU: while one of them waits so, the others cannot run.
 	bool graphs_exchange = false;
 	/// Makes other libraries of this process give back device memory that they keep and do not use. Null: there are none.

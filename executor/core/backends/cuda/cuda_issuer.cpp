@@ -9,7 +9,7 @@
 
 #include "cuda_graph_launcher.hpp"
 #include "scheduler/core/base/overloaded.hpp"
-#include "transfers/flag_segment.hpp"
+#include "transfers/flag_memory.hpp"
 
 namespace celerity {
 
@@ -19,8 +19,8 @@ bool must_wait(const shared_flag& ready) { return ready.address != nullptr && !i
 
 } // namespace
 
-cuda_issuer::cuda_issuer(const cuda_devices& devices, cuda_lanes& lanes, cuda_copies& copies, std::shared_ptr<const cuda_folds> folds)
-    : m_driver(devices.driver()), m_devices(devices), m_lanes(lanes), m_copies(copies), m_folds(std::move(folds)), m_parameters(devices.size()) {}
+cuda_issuer::cuda_issuer(const cuda_devices& devices, cuda_lanes& lanes, cuda_copies& copies, std::shared_ptr<const cuda_reductions> reductions)
+    : m_driver(devices.driver()), m_devices(devices), m_lanes(lanes), m_copies(copies), m_reductions(std::move(reductions)), m_parameters(devices.size()) {}
 
 void cuda_issuer::start_workers(event_count& completions, const bool may_spin) {
 	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
@@ -124,9 +124,9 @@ void cuda_issuer::store(const cuda::stream stream, void* const destination, cons
 	}
 }
 
-void cuda_issuer::issue_on(cuda_lane& lane, const fold_operation& fold) {
-	if(m_folds == nullptr) throw std::logic_error("these devices have no kernels that fold");
-	m_folds->launch(m_driver, lane.device(), lane.stream(), fold);
+void cuda_issuer::issue_on(cuda_lane& lane, const reduce_operation& reduce) {
+	if(m_reductions == nullptr) throw std::logic_error("these devices have no kernels that reduce");
+	m_reductions->launch(m_driver, lane.device(), lane.stream(), reduce);
 }
 
 void cuda_issuer::issue_on(cuda_lane& lane, const launch_operation& launch) {

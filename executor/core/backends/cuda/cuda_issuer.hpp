@@ -10,7 +10,7 @@
 
 #include "cuda_copies.hpp"
 #include "cuda_devices.hpp"
-#include "cuda_folds.hpp"
+#include "cuda_reductions.hpp"
 #include "cuda_function.hpp"
 #include "cuda_lanes.hpp"
 #include "cuda_signals.hpp"
@@ -23,8 +23,8 @@ class cuda_graph_launcher;
 
 class cuda_issuer {
   public:
-	/// `folds` may be null.
-	cuda_issuer(const cuda_devices& devices, cuda_lanes& lanes, cuda_copies& copies, std::shared_ptr<const cuda_folds> folds);
+	/// `reductions` may be null.
+	cuda_issuer(const cuda_devices& devices, cuda_lanes& lanes, cuda_copies& copies, std::shared_ptr<const cuda_reductions> reductions);
 
 	/// Before the first graph.
 	void set_graphs(cuda_graph_launcher* const graphs) { m_graphs = graphs; }
@@ -36,7 +36,7 @@ class cuda_issuer {
 	void hand_over(lane_position position, const lane_waits& waits, decltype(cuda_operation::what)&& what);
 	/// An operation of a graph, on a stream that captures it or on any other.
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
-	void issue_on(cuda_lane& lane, const fold_operation& fold);
+	void issue_on(cuda_lane& lane, const reduce_operation& reduce);
 	void issue_on(cuda_lane& lane, const copy_operation& operation) { m_copies.copy(lane.stream(), operation); }
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) { m_copies.gather(lane, gathered); }
 
@@ -59,7 +59,7 @@ class cuda_issuer {
 	const cuda_devices& m_devices;
 	cuda_lanes& m_lanes;
 	cuda_copies& m_copies;
-	const std::shared_ptr<const cuda_folds> m_folds;
+	const std::shared_ptr<const cuda_reductions> m_reductions;
 	cuda_graph_launcher* m_graphs = nullptr;
 	std::vector<packed_parameters> m_parameters;         // by device
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device

@@ -14,9 +14,9 @@ import pytest
 
 from celerity_py.cuda import compilation, small_copies
 from celerity_py.cuda.compilation import Program
-from celerity_py.reductions.cuda_folds import program_of
+from celerity_py.reductions.cuda_reductions import program_of
 from celerity_py.reductions.ordered_reductions import _kernel_for
-from tests.support.folds import CASES
+from tests.support.partial_results import CASES
 
 APPLICATIONS = Path(__file__).parents[4] / "cluster_jobs" / "apps"
 ARCHITECTURES = "75", "90"  # the oldest that CUDA 13 knows, and Hopper
@@ -68,10 +68,10 @@ def _application(name: str, sources: str, kernel: str, items: str = "1,1,1") -> 
     )
 
 
-def _folds() -> Program:
+def _reductions() -> Program:
     """The kernels of all operations and dtypes."""
     sources = [program_of(op, dtype).source for op, dtype in CASES]
-    return Program("\n".join(f"namespace case{i} {{\n{text}\n}}" for i, text in enumerate(sources)), "fold_partials")
+    return Program("\n".join(f"namespace case{i} {{\n{text}\n}}" for i, text in enumerate(sources)), "reduce_partials")
 
 
 def _ordered(op: str, dtype: str) -> Program:
@@ -80,7 +80,7 @@ def _ordered(op: str, dtype: str) -> Program:
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
-    "folds": _folds,
+    "reductions": _reductions,
     "ordered-sum": lambda: _ordered("sum", "float64"),
     "ordered-product": lambda: _ordered("prod", "float32"),
     "wave_sim": lambda: _application("wave_sim", "WAVE_STEP_SOURCE", "wave_step", "1,8,4"),

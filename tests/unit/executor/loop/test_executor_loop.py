@@ -209,7 +209,7 @@ def test_host_tasks_and_initialisers_run_on_host_threads(harness: Callable[..., 
     assert (task[0], task[2:]) == ("host_task", (3, row(0, 2), []))
 
 
-def test_reductions_are_folded_on_the_host(harness: Callable[..., Harness]) -> None:
+def test_reductions_are_carried_out_on_the_host(harness: Callable[..., Harness]) -> None:
     h = harness()
     values, result = np.array([1.0, 2.0, 4.0, 10.0, 20.0, 40.0]), np.zeros(2)
     raw_in = h.executor.register_user_memory(values.ctypes.data, row(0, values.size))

@@ -15,7 +15,7 @@
 
 namespace celerity {
 
-/// Lets threads of any rank sleep until a flag in a segment is written. Devices write flags without ringing.
+/// Lets threads of any rank sleep until a flag in such memory is written. Devices write flags without ringing.
 class flag_bell {
   public:
 	std::uint32_t prepare() const { return m_count.load(std::memory_order_seq_cst); }
@@ -36,23 +36,23 @@ inline bool is_reached(const shared_flag& flag) {
 
 /// Belongs to one rank; all ranks of its host map it. Holds the flags of all messages that the owner sends, and the pilots that are on their way to it. The
 /// owner writes a `ready` flag once for all ranks that fetch its data. One other rank writes an `answer` flag, and the owner waits for it.
-class flag_segment {
+class flag_memory {
   public:
 	/// Messages under way from one rank to another at a time.
 	static constexpr std::uint32_t num_slots = 16384;
 
-	/// The name of a segment, for other ranks.
+	/// The name of the memory, for other ranks.
 	struct offer {
 		std::uint64_t nonce = 0;
 		std::uint64_t num_ranks = 0;
 		std::array<char, 64> path{};
 	};
 
-	flag_segment() = default;
+	flag_memory() = default;
 	/// For `num_ranks` ranks of the host. Throws std::bad_alloc.
-	static flag_segment create(std::size_t num_ranks);
+	static flag_memory create(std::size_t num_ranks);
 	/// Throws std::runtime_error.
-	static flag_segment open(const offer& offer);
+	static flag_memory open(const offer& offer);
 	offer make_offer() const;
 
 	void* address() const { return m_memory.address(); }
@@ -99,15 +99,15 @@ class flag_segment {
 	static std::size_t total_bytes(const std::size_t num_ranks) { return flag_bytes(num_ranks) + num_ranks * sizeof(pilot_ring); }
 };
 
-/// From the address of a flag to the bell of its segment. For threads of the host that write flags and wait for them.
+/// From the address of a flag to the bell of its memory. For threads of the host that write flags and wait for them.
 class flag_board {
   public:
-	/// Before any of the others. The segments outlive the board.
+	/// Before any of the others. The memories outlive the board.
 	void add(void* address, std::size_t size_bytes);
 	void raise(const shared_flag& flag) const;
 	/// Blocks until the flag is reached. False if is_cancelled() returns true before; call wake_all() after such a change.
 	bool wait(const shared_flag& flag, const std::function<bool()>& is_cancelled) const;
-	/// Blocks until another rank may have written an `answer` flag of the segment at `address`.
+	/// Blocks until another rank may have written an `answer` flag of the memory at `address`.
 	static void wait_for_answer(void* address, std::uint32_t seen);
 	static std::uint32_t prepare_answer(void* address);
 	void wake_all() const;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernels behind `executor/core/backends/cuda/cuda_folds`: one GPU combines the partial results of its rank."""
+"""The kernels behind `executor/core/backends/cuda/cuda_reductions`: one GPU reduces the partial results of a rank."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _OPTIONS: Final = ("--fmad=false",)
 def program_of(op: str, dtype: str) -> compilation.Program:
     """The input of the compilation for one operation and dtype that native code combines."""
     types = f"using T = {SPELLINGS[dtype]};\nusing Op = celerity::{OPERATIONS[op].device_type};\n"
-    return compilation.Program(types + _SOURCE, "fold_partials", _OPTIONS)
+    return compilation.Program(types + _SOURCE, "reduce_partials", _OPTIONS)
 
 
-class FoldKernels:
+class ReduceKernels:
     """The kernels that are loaded on all devices of a rank."""
 
     def __init__(self) -> None:
         #: Which the executor launches.
-        self.native = _native.CudaFolds()
+        self.native = _native.CudaReductions()
         self._known: set[tuple[str, str]] = set()
 
     def prepare(self, ordinals: tuple[int, ...], drain: Callable[[], None], reductions: list[tuple[Any, ...]]) -> None:

@@ -41,7 +41,7 @@ def values_of(dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
 
 
 def has_same_bits(a: npt.NDArray[Any], b: npt.NDArray[Any], op: str) -> bool:
-    """Whether two folds are equal to the bit, apart from the bits of NaN that depend on the machine."""
+    """Whether two results are equal to the bit, apart from the bits of NaN that depend on the machine."""
     if a.dtype.kind == "f" and op in {"sum", "prod"}:
         both = np.isnan(a) & np.isnan(b)
         a, b = a[~both], b[~both]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "flag_segment.hpp"
+#include "flag_memory.hpp"
 
 #include <algorithm>
 #include <climits>
@@ -43,17 +43,17 @@ void flag_bell::wait(const std::uint32_t seen) {
 	m_num_sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-flag_segment flag_segment::create(const std::size_t num_ranks) {
-	flag_segment segment;
-	segment.m_memory = shared_memory::create(total_bytes(num_ranks));
-	auto& header = segment.get_header();
+flag_memory flag_memory::create(const std::size_t num_ranks) {
+	flag_memory made;
+	made.m_memory = shared_memory::create(total_bytes(num_ranks));
+	auto& header = made.get_header();
 	std::random_device random;
 	header.nonce = (std::uint64_t{random()} << 32) | random();
 	header.num_ranks = num_ranks;
-	return segment;
+	return made;
 }
 
-flag_segment::offer flag_segment::make_offer() const {
+flag_memory::offer flag_memory::make_offer() const {
 	offer result{get_header().nonce, get_header().num_ranks, {}};
 	const auto& path = m_memory.path();
 	if(path.size() >= result.path.size()) throw std::length_error("the path of shared memory is too long");
@@ -61,25 +61,25 @@ flag_segment::offer flag_segment::make_offer() const {
 	return result;
 }
 
-flag_segment flag_segment::open(const offer& offer) {
-	flag_segment segment;
+flag_memory flag_memory::open(const offer& offer) {
+	flag_memory made;
 	const std::string path(offer.path.data(), ::strnlen(offer.path.data(), offer.path.size()));
-	segment.m_memory = shared_memory::open(path, total_bytes(offer.num_ranks));
+	made.m_memory = shared_memory::open(path, total_bytes(offer.num_ranks));
 	// Another container may give the same number to another process.
-	if(segment.get_header().nonce != offer.nonce) throw std::runtime_error(path + " belongs to another program");
-	return segment;
+	if(made.get_header().nonce != offer.nonce) throw std::runtime_error(path + " belongs to another program");
+	return made;
 }
 
 // Neighbouring slots lie on different cache lines, because both ranks write the few slots that are in use.
-std::uint32_t* flag_segment::flag(const std::size_t block, const std::uint32_t slot) const {
+std::uint32_t* flag_memory::flag(const std::size_t block, const std::uint32_t slot) const {
 	constexpr std::size_t num_lines = num_slots / flags_per_line;
 	const std::size_t word = slot % num_lines * flags_per_line + slot / num_lines;
 	return reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(m_memory.address()) + header_bytes + block * bytes_per_rank) + word;
 }
 
-std::uint32_t* flag_segment::answer_flag(const std::size_t position, const std::uint32_t slot) const { return flag(get_header().num_ranks + position, slot); }
+std::uint32_t* flag_memory::answer_flag(const std::size_t position, const std::uint32_t slot) const { return flag(get_header().num_ranks + position, slot); }
 
-pilot_ring& flag_segment::pilots(const std::size_t position) const {
+pilot_ring& flag_memory::pilots(const std::size_t position) const {
 	auto* const rings = reinterpret_cast<pilot_ring*>(static_cast<std::byte*>(m_memory.address()) + flag_bytes(get_header().num_ranks));
 	return rings[position];
 }
@@ -93,9 +93,9 @@ flag_bell& flag_board::bell_of(const void* const address) const {
 	const auto* const byte = static_cast<const std::byte*>(address);
 	const auto after = std::upper_bound(m_entries.begin(), m_entries.end(), byte, [](const std::byte* const b, const entry& e) { return b < e.address; });
 	if(after == m_entries.begin() || byte >= std::prev(after)->address + std::prev(after)->size_bytes) throw std::logic_error("a flag outside of all segments");
-	auto& header = *reinterpret_cast<flag_segment::header*>(std::prev(after)->address);
+	auto& header = *reinterpret_cast<flag_memory::header*>(std::prev(after)->address);
 	const auto offset = static_cast<std::size_t>(byte - std::prev(after)->address);
-	const bool is_ready = offset < flag_segment::header_bytes + header.num_ranks * flag_segment::bytes_per_rank;
+	const bool is_ready = offset < flag_memory::header_bytes + header.num_ranks * flag_memory::bytes_per_rank;
 	return is_ready ? header.ready_bell : header.answer_bell;
 }
 
@@ -118,12 +118,12 @@ bool flag_board::wait(const shared_flag& flag, const std::function<bool()>& is_c
 	}
 }
 
-std::uint32_t flag_board::prepare_answer(void* const address) { return static_cast<flag_segment::header*>(address)->answer_bell.prepare(); }
-void flag_board::wait_for_answer(void* const address, const std::uint32_t seen) { static_cast<flag_segment::header*>(address)->answer_bell.wait(seen); }
+std::uint32_t flag_board::prepare_answer(void* const address) { return static_cast<flag_memory::header*>(address)->answer_bell.prepare(); }
+void flag_board::wait_for_answer(void* const address, const std::uint32_t seen) { static_cast<flag_memory::header*>(address)->answer_bell.wait(seen); }
 
 void flag_board::wake_all() const {
 	for(const auto& e : m_entries) {
-		auto& header = *reinterpret_cast<flag_segment::header*>(e.address);
+		auto& header = *reinterpret_cast<flag_memory::header*>(e.address);
 		header.ready_bell.ring();
 		header.answer_bell.ring();
 	}
