@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from celerity_py._native import Executor, Scheduler
     from celerity_py.configuration import Configuration, TaskWindow
     from celerity_py.executor.network.communicator import Communicator
-    from celerity_py.runtime.run_state import RunState
     from celerity_py.timeline.recorder import Tracer
     from celerity_py.vocabulary.submissions import Submission
 
@@ -38,11 +37,18 @@ class GraphRecorder:
         window: The tasks that people want to see.
         tells_of_all: Whether this process writes the graphs that all ranks have in common.
         tracer: Has the timeline, if there is one.
-        state: Of the run.
+        has_failed: Whether the run has failed, and nothing is known of its instructions any more.
     """
 
     def __init__(
-        self, rank: int, size: int, window: TaskWindow, *, tells_of_all: bool, tracer: Tracer | None, state: RunState
+        self,
+        rank: int,
+        size: int,
+        window: TaskWindow,
+        *,
+        tells_of_all: bool,
+        tracer: Tracer | None,
+        has_failed: Callable[[], bool],
     ) -> None:
         self.rank = rank
         self.size = size
@@ -59,7 +65,7 @@ class GraphRecorder:
         #: The lines of the newest submits, by number.
         self._sites: dict[int, str] = {}
         self._tracer = tracer
-        self._state = state
+        self._has_failed = has_failed
         self._executor: Executor | None = None
 
     def note_submission(self, number: int, submission: Submission, _started_ns: int = 0) -> None:
@@ -76,7 +82,7 @@ class GraphRecorder:
     def _look(self) -> Sightings:
         active = None
         executor = self._executor
-        if executor is not None and self._state.failure is None:
+        if executor is not None and not self._has_failed():
             active = {entry.instruction: entry.age_s for entry in executor.active_instructions()}
         lanes = executor.lanes() if executor is not None else ()
         tracer_of = (lambda: None) if self._tracer is None else weakref.ref(self._tracer)
@@ -145,7 +151,7 @@ def _read_runs(tracer: Tracer | None, lanes: Sequence[tuple[str, int]]) -> dict[
 
 
 def start_graphs(
-    settings: Configuration, communicator: Communicator, tracer: Tracer | None, state: RunState
+    settings: Configuration, communicator: Communicator, tracer: Tracer | None, has_failed: Callable[[], bool]
 ) -> GraphRecorder | None:
     """Make the recorder of this rank if the settings want graphs."""
     if not settings.print_graphs:
@@ -157,7 +163,7 @@ def start_graphs(
         settings.print_graphs_window,
         tells_of_all=communicator.rank == 0,
         tracer=tracer,
-        state=state,
+        has_failed=has_failed,
     )
 
 

@@ -117,7 +117,7 @@ class Runtime:
         #: Names the work for a profiler; None without NVTX.
         self.ranges = start_ranges(settings.nvtx, os.environ)
         #: Keeps the graphs; None without PRINT_GRAPHS.
-        self.graphs = start_graphs(settings, communicator, self.tracer, self.state)
+        self.graphs = start_graphs(settings, communicator, self.tracer, lambda: self.state.failure is not None)
         #: Label and number of dimensions of buffers whose handles live, by id.
         self.labels: dict[int, tuple[str, int]] = {}
         self._forget_me = forget
