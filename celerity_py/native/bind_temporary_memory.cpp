@@ -88,6 +88,7 @@ using get_handler_function = PyObject* (*)();
 
 struct numpy_functions {
 	set_handler_function set_handler;
+	get_handler_function get_handler;
 	PyObject* capsule;
 };
 
@@ -95,18 +96,22 @@ numpy_functions prepare() {
 	const nb::object table = nb::module_::import_("numpy._core._multiarray_umath").attr("_ARRAY_API");
 	auto* const functions = static_cast<void**>(PyCapsule_GetPointer(table.ptr(), nullptr));
 	if(functions == nullptr) throw nb::python_error();
-	const nb::object own = nb::steal(reinterpret_cast<get_handler_function>(functions[place_of_get_handler])());
+	const auto get_handler = reinterpret_cast<get_handler_function>(functions[place_of_get_handler]);
+	const nb::object own = nb::steal(get_handler());
 	const auto* const defaults = static_cast<const numpy_handler*>(PyCapsule_GetPointer(own.ptr(), "mem_handler"));
 	if(defaults == nullptr) throw nb::python_error();
 	default_allocator() = defaults->allocator;
 	static numpy_handler handler{{"celerity_py"}, 1, {nullptr, &allocate, &allocate_zeros, &reallocate, &free_memory}};
 	PyObject* const capsule = PyCapsule_New(&handler, "mem_handler", nullptr);
 	if(capsule == nullptr) throw nb::python_error();
-	return {reinterpret_cast<set_handler_function>(functions[place_of_set_handler]), capsule};
+	return {reinterpret_cast<set_handler_function>(functions[place_of_set_handler]), get_handler, capsule};
 }
 
 void keep_temporary_memory() {
 	static const numpy_functions numpy = prepare();
+	const nb::object current = nb::steal(numpy.get_handler());
+	if(current.is(numpy.capsule)) return; // a call on a thread that has made one before; setting it again costs seven times as much
+	if(!current) throw nb::python_error();
 	PyObject* const previous = numpy.set_handler(numpy.capsule);
 	if(previous == nullptr) throw nb::python_error();
 	Py_DECREF(previous);
