@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from tests.support.scripts import run
 
 EVIL = "\x1b[31m\x07red\n\u202eline\x9b"
 SHOWN = r"\x1b[31m\x07red\n\u202eline\x9b"
+#: What formats, quotes and encodings of native code could cut or change.
+ODD = "\u00f6\u4e2d \"50 %\" %s%n {0} \\ 'x'\n"
+ODD_SHOWN = "\u00f6\u4e2d \"50 %\" %s%n {0} \\ 'x'\\n"
+TASK, BUFFER = f'"{ODD_SHOWN}"', f'B1 "{ODD_SHOWN}"'
 
 
 @pytest.mark.parametrize(
@@ -96,6 +101,69 @@ def test_no_control_character_of_a_name_reaches_a_terminal_or_a_file(tmp_path: P
         found = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
         assert found is None, (where, found)
     assert "red\\n" in texts["errors"]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            "queue.parallel_for(64, read, u.read(access.all()), name=NAME)",
+            f"task T2 {TASK} reads buffer {BUFFER} [0:64]",
+        ),
+        (
+            "queue.parallel_for(64, read, u.write(access.all()), name=NAME)",
+            f"kernel {TASK}: buffer {BUFFER} through all()",
+        ),
+        (
+            "queue.parallel_for(65, read, u.read(access.one_to_one()), name=NAME)",
+            f"kernel {TASK}, read access to {BUFFER}",
+        ),
+        ("queue.parallel_for(64, leave, u.write(access.one_to_one()), name=NAME)", f"task '{ODD_SHOWN}' failed"),
+        (
+            "queue.parallel_for(64, die, u.write(access.one_to_one()), name=NAME)",
+            f"(SIGABRT) in kernel {TASK} (submitted at",
+        ),
+        (
+            "queue.parallel_for(big.shape, read, big.write(access.one_to_one()), name=NAME)",
+            f"no room for 64 TiB for B2 {TASK}",
+        ),
+    ],
+    ids=["reads", "overlap", "outside", "fails", "signal", "memory"],
+)
+def test_names_are_whole_in_the_messages_of_native_code(call: str, told: str, tmp_path: Path) -> None:
+    outcome = run(
+        tmp_path,
+        f"""
+        import signal
+        from celerity_py._native import install_last_words
+        NAME = {ODD!r}
+        def read(chunk, u): ...
+        def leave(chunk, u): raise ValueError
+        def die(chunk, u): signal.raise_signal(signal.SIGABRT)
+        with celerity.Queue() as queue:
+            install_last_words(0, [])  # as a rank of several does
+            u, big = celerity.Buffer(64, name=NAME), celerity.Buffer((1 << 44,), np.float64, name=NAME)
+            {call}
+            queue.wait()
+        """,
+    )
+    assert told in outcome.stderr, outcome.stderr
+    assert ODD not in outcome.stderr
+
+
+def test_names_are_whole_in_a_timeline(tmp_path: Path) -> None:
+    outcome = run(
+        tmp_path,
+        f"""
+        with celerity.Queue() as queue:
+            u = celerity.Buffer(64, name={ODD!r})
+            queue.parallel_for(64, lambda chunk, u: None, u.write(access.one_to_one()), name={ODD!r})
+        """,
+        CELERITY_TRACE=str(tmp_path / "trace"),
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert any(ODD_SHOWN in str(event.get("name")) for event in events)
 
 
 def test_a_buffer_without_a_name_is_called_by_its_number_only(tmp_path: Path) -> None:
