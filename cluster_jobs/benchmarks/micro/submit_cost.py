@@ -3,7 +3,7 @@
 
 5000 wave_sim steps are submitted in a dry run (the scheduler thread plans, nothing is executed), with built-in
 mappers and with a Python callable, as rank 0 of 1 and of 128. Median and percentile are times of the clock. The mean is
-processor time of the thread: neither submissions that block count in it, nor those in which another process has the core.
+processor time of the thread: time in which a submission is blocked, or another process has the core, does not count.
 """
 
 from __future__ import annotations

@@ -47,12 +47,16 @@ def test_arrays_of_kernels_and_host_tasks_have_it_and_those_of_the_program_do_no
     def look(part: Any, view: Any) -> None:
         seen.append(name_of_handler(np.empty(MIB, np.uint8)))
 
-    u = celerity.Buffer.from_array(np.zeros(8))
-    queue.parallel_for(8, look, u.read_write(access.one_to_one()))
-    queue.host_task(look, u.read(access.all()))
-    queue.wait()
+    def program() -> str:
+        u = celerity.Buffer.from_array(np.zeros(8))
+        queue.parallel_for(8, look, u.read_write(access.one_to_one()))
+        queue.host_task(look, u.read(access.all()))
+        queue.wait()
+        return name_of_handler()
+
+    # Tests that call a binder on this thread leave the setting in its context.
+    assert contextvars.Context().run(program) == "default_allocator"
     assert set(seen) == {"celerity_py"}
-    assert name_of_handler() == "default_allocator"
 
 
 def test_calls_of_a_kernel_have_no_page_faults_for_their_temporaries(queue: Any) -> None:
