@@ -84,12 +84,20 @@ class _Drawer:
         shape = tuple(one + 2 * self._margin + 3 for one in extent)
         arguments: list[Any] = []
         names = []
+        low = tuple(self._margin + choose.randint(0, 2) for _ in extent)
+        box = Box(low, [a + b for a, b in zip(low, extent, strict=True)])
+        other = tuple(self._margin + choose.randint(0, 2) for _ in extent)
+        boxes = (box, Box(other, [a + b for a, b in zip(other, extent, strict=True)]))
+        corners = zip(low, other, extent, strict=True)
+        ends = [max(a, b) + c + self._margin for a, b, c in corners]
+        part = Box([min(a, b) - self._margin for a, b in zip(low, other, strict=True)], ends)
         for number in range(choose.randint(1, 3)):
             if arguments and choose.random() < 0.25:
                 array = choose.choice(arguments).array  # two accesses of one buffer
             else:
                 array = self._array(shape, choose.choice((*FLOATS, *INTEGERS, "?")))
-            arguments.append(Access(array))
+            accessed = choose.choice((None, part))
+            arguments.append(Access(array, accessed, writable=choose.random() < 0.85))
             self._views.append(f"u{number}")
         names += self._views
         for number in range(choose.randint(0, 2)):
@@ -98,10 +106,6 @@ class _Drawer:
             )
             self._scalars.append(f"s{number}")
         names += self._scalars
-        low = tuple(self._margin + choose.randint(0, 2) for _ in extent)
-        box = Box(low, [a + b for a, b in zip(low, extent, strict=True)])
-        other = tuple(self._margin + choose.randint(0, 2) for _ in extent)
-        boxes = (box, Box(other, [a + b for a, b in zip(other, extent, strict=True)]))
         if choose.random() < 0.3:
             array = self._array((*shape, 3), choose.choice(("f4", "f8", *INTEGERS)))
             arguments.append(Access(array, element_ndim=1))
@@ -227,6 +231,9 @@ class _Drawer:
         kind, name = self._random.random(), f"t{number}"
         if kind < 0.2:
             return f"{name} = {self._reference()}{self._random.choice(('', '', '.copy()'))}", [name]
+        if 0.3 < kind < 0.38:  # a value of which a part is replaced
+            view, part = self._random.choice(self._views), self._random.choice(("[1:]", "[:-1]", "[0]", "[..., -1]"))
+            return f"{name} = {view}[{self._box()}] + 0; {name}{part} = {view}[{self._box()}]{part}", [name]
         if kind < 0.25:  # a value that outlives its elements
             place = f"{self._random.choice(self._views)}[{self._box()}]"
             return f"{name} = {place} + 0; {place} = {self._expression(1, is_array=False)}", [name]

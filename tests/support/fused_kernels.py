@@ -107,6 +107,7 @@ def run_on_numpy(function: Callable[..., Any], box: Box, arguments: Sequence[Any
         if isinstance(one, Access):
             accessed = one.box or Box([0] * len(one.shape), one.shape)
             base = one.array[accessed.slices]
+            base.flags.writeable = one.writable
             record = records[id(one.array)]
             views.append(View(base, accessed, accessed, one.declared, one.writable, record, owner))
         else:
