@@ -246,7 +246,6 @@ inline instruction_kind kind_of(const instruction_operation& operation) { return
 using instruction_priority = std::uint32_t;
 inline constexpr instruction_priority kinds_per_queue = 32;
 constexpr queue_priority queue_priority_of(const instruction_priority priority) { return priority / kinds_per_queue; }
-constexpr instruction_priority kind_priority_of(const instruction_priority priority) { return priority % kinds_per_queue; }
 constexpr instruction_priority priority_of_queue(const queue_priority priority) { return priority * kinds_per_queue; }
 
 struct instruction {
