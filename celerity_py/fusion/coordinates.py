@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from types import EllipsisType
@@ -43,6 +44,7 @@ def constant(value: int) -> Affine:
     return Affine(NO_AXIS, 0, value)
 
 
+@functools.lru_cache(maxsize=64)
 def identity(ndim: int) -> Positions:
     """Each coordinate is the index of its own axis."""
     return tuple(Affine(axis, 1, 0) for axis in range(ndim))

@@ -129,9 +129,9 @@ def shape_of(nodes: Sequence[Node]) -> tuple[int, ...]:
         UsageError: If they do not fit each other.
     """
     shapes = [node.shape for node in nodes]
-    first = shapes[0]
-    if all(shape in {first, ()} for shape in shapes) and first:
-        return first
+    longest = max(shapes, key=len)
+    if all(shape in {longest, ()} for shape in shapes):
+        return longest
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
