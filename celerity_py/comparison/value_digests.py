@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Any
 
@@ -47,7 +48,7 @@ def _add(digest: hashlib.blake2b, value: Any) -> None:
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         if not array.dtype.hasobject:
-            _add_text(digest, f"{array.shape}{array.dtype.descr}".encode())
+            _add_text(digest, f"{array.shape}{_descr_of(array.dtype)}".encode())
             _add_elements(digest, array)
     elif isinstance(value, list | tuple):
         _add_text(digest, b"%d" % len(value))
@@ -62,6 +63,11 @@ def _add(digest: hashlib.blake2b, value: Any) -> None:
         _add_text(digest, value)
     elif value is None or isinstance(value, bool | int | float | complex | str):
         _add_text(digest, repr(value).encode(errors="backslashreplace"))
+
+
+@functools.lru_cache(maxsize=256)
+def _descr_of(dtype: np.dtype[Any]) -> str:
+    return str(dtype.descr)  # NumPy makes it in Python, which costs more than the digest of a small array
 
 
 def _add_text(digest: hashlib.blake2b, text: bytes) -> None:
