@@ -67,7 +67,7 @@ class _Planner:
             passes = self._try()
             if passes is not None:
                 break
-        used = {load.memory for one in passes for loads in one.loads.values() for load, _ in loads}
+        used = {statement.memory for one in passes for statement in one.statements}
         return Plan(tuple(passes), tuple(scratch for scratch in self._scratch if scratch in used))
 
     def _try(self) -> list[Pass] | None:
