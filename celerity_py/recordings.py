@@ -257,7 +257,7 @@ def _describe_change(before: Mapping[str, Reached], now: Mapping[str, Reached]) 
 
 def _check_signature(function: Callable[..., Any], names: Iterable[str]) -> None:
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, follow_wrapped=False)
     except (ValueError, TypeError):  # some functions in C have none
         return
     given = ", ".join(f"{name}=..." for name in names)

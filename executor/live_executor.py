@@ -9,6 +9,7 @@ pool of threads, which grows while all are busy, because host tasks may wait for
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import traceback
@@ -26,6 +27,7 @@ from celerity_py.executor.failures.failure import (
     print_whole,
 )
 from celerity_py.executor.failures.failure_handler import FailureHandler, FailureTimes
+from celerity_py.executor.failures.forked_calls import end_child
 from celerity_py.executor.failures.native_failures import explain, explain_device, is_lost_device
 from celerity_py.executor.interpreter_settings import restore_switch_interval, shorten_switch_interval
 from celerity_py.executor.network.communicator import (
@@ -123,14 +125,14 @@ class LiveExecutor:
         self._is_leaving = False  # the shutdown epoch of this rank is complete
         self._leftovers_since_s: float | None = None
         self._keeps_interval_short = False
+        self._process = os.getpid()
         self._stop_requested = Flag()
         self._has_shut_down = Flag()
         for device in range(num_devices):
             name = f"celerity-device-{device}"
             self._threads.append(threading.Thread(target=self._launch_kernels, args=(device,), name=name, daemon=True))
         self._pool_lock = threading.Lock()
-        self._num_idle_host_threads = 0
-        self._num_host_threads = 0
+        self._num_idle_host_threads = self._num_host_threads = 0
         self._actions: dict[str, Callable[[Any], None]] = {
             "pilot": lambda item: communicator.send_pilot(item.to, item.pilot),
             "send": lambda item: communicator.send(item.message),
@@ -398,9 +400,16 @@ class LiveExecutor:
         while (call := self._next_kernel(device)) is not None:
             try:
                 self._delegate.run_kernel(device, call)
+                self._check_process(None)
                 self._native.kernel_returned(call.ticket)
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
+                self._check_process(error)
                 self._fail_kernel(error, call.submission)
+
+    def _check_process(self, error: BaseException | None) -> None:
+        """Behind a user function: a child that it has forked ends here."""
+        if os.getpid() != self._process:
+            end_child(error)
 
     def _fail_kernel(self, error: BaseException, submission: int) -> None:
         failed: tuple[BaseException, int | None] = error, submission
@@ -434,8 +443,10 @@ class LiveExecutor:
             try:
                 self._delegate.run_host_task(call)
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
+                self._check_process(error)
                 self.fail(error, call.submission if call.kind == "host_task" else None)
             else:
+                self._check_process(None)
                 self._native.host_task_done(call.ticket)
             with self._pool_lock:
                 self._num_idle_host_threads += 1

@@ -92,8 +92,15 @@ struct numpy_functions {
 	PyObject* capsule;
 };
 
+/// NumPy 2 has renamed its core.
+nb::object import_core() {
+	try {
+		return nb::module_::import_("numpy._core._multiarray_umath");
+	} catch(const nb::python_error&) { return nb::module_::import_("numpy.core._multiarray_umath"); }
+}
+
 numpy_functions prepare() {
-	const nb::object table = nb::module_::import_("numpy._core._multiarray_umath").attr("_ARRAY_API");
+	const nb::object table = import_core().attr("_ARRAY_API");
 	auto* const functions = static_cast<void**>(PyCapsule_GetPointer(table.ptr(), nullptr));
 	if(functions == nullptr) throw nb::python_error();
 	const auto get_handler = reinterpret_cast<get_handler_function>(functions[place_of_get_handler]);
@@ -107,8 +114,13 @@ numpy_functions prepare() {
 	return {reinterpret_cast<set_handler_function>(functions[place_of_set_handler]), get_handler, capsule};
 }
 
+const numpy_functions& functions() {
+	static const numpy_functions instance = prepare();
+	return instance;
+}
+
 void keep_temporary_memory() {
-	static const numpy_functions numpy = prepare();
+	const auto& numpy = functions();
 	const nb::object current = nb::steal(numpy.get_handler());
 	if(current.is(numpy.capsule)) return; // a call on a thread that has made one before; setting it again costs seven times as much
 	if(!current) throw nb::python_error();
@@ -120,6 +132,7 @@ void keep_temporary_memory() {
 } // namespace
 
 void bind_temporary_memory(nb::module_& m) {
+	functions(); // now: one of several threads could wait for another one here, and hold the lock of the interpreter
 	m.def("keep_temporary_memory", &keep_temporary_memory,
 	    R"(In the current context, take the memory of new NumPy arrays of 64 KiB and more from blocks that are kept when arrays die.
 

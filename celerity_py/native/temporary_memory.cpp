@@ -32,7 +32,11 @@ void temporary_memory::unmap(const std::vector<kept_block>& blocks) {
 std::optional<temporary_memory::block> temporary_memory::take(const std::size_t size) {
 	if(void* const kept = take_kept(size)) return block{kept, false};
 	const std::size_t capacity = (size + page_size - 1) / page_size * page_size;
-	void* const address = capacity >= size ? map_pages(capacity) : nullptr;
+	void* address = capacity >= size ? map_pages(capacity) : nullptr;
+	if(address == nullptr && capacity >= size && kept_bytes() > 0) { // memory may be short because of them
+		release();
+		address = map_pages(capacity);
+	}
 	if(address == nullptr) return std::nullopt;
 	std::vector<kept_block> surplus;
 	{
@@ -72,7 +76,7 @@ void temporary_memory::release() {
 		const std::lock_guard lock(m_mutex);
 		kept.swap(m_kept);
 		m_kept_bytes = 0;
-		m_most_used_bytes = m_used_bytes;
+		m_most_used_bytes = 0; // what is in use now is not kept when it is given back
 	}
 	unmap(kept);
 }

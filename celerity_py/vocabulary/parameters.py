@@ -45,6 +45,15 @@ class Parameter(StandsForArray):
     def __repr__(self) -> str:
         return f"<parameter {self.name}={self.given!r} of a recording>"
 
+    def __str__(self) -> NoReturn:  # noqa: PLE0307 - raises
+        self._refuse("made a text")
+
+    def __format__(self, specification: str) -> NoReturn:
+        self._refuse("made a text")
+
+    def __hash__(self) -> NoReturn:  # noqa: PLE0309 - raises
+        self._refuse("used as a key")
+
     def __getattr__(self, name: str) -> NoReturn:
         if name and (name in ARRAY_ATTRIBUTES or not name.startswith("_")):
             self._refuse(f"asked for its .{name}")

@@ -77,14 +77,7 @@ class BlockedCalls:
         if self._limit_s == 0 or not computing:
             self._calls.clear()
             return ""
-        frames = sys._current_frames()
-        running = {}
-        for thread in list(self._threads):
-            frame = frames.get(thread.ident or 0)
-            found = None if frame is None else self._call_of(frame)
-            if found is not None and found[0].submission in computing:
-                running[thread.native_id or 0] = self._follow(thread.native_id or 0, *found, now_s)
-        self._calls = running
+        self._calls = running = self._find_calls(computing, now_s)
         if now_s - moved_at_s < self._limit_s or now_s < self._next_report_s:
             return ""
         told = [text for call in running.values() if (text := self._describe(call, now_s))]
@@ -99,6 +92,17 @@ class BlockedCalls:
             f"{'; '.join([*told[:_MOST_NAMED], *more])}. If a call waits for a lock, a message or another task that "
             f"cannot come, end the program. A call that computes may go on: this does not end the run.\n"
         )
+
+    def _find_calls(self, computing: set[int], now_s: float) -> dict[int, _Call]:
+        running = {}
+        frames = sys._current_frames()
+        for thread in list(self._threads):
+            frame = frames.get(thread.ident or 0)
+            found = None if frame is None else self._call_of(frame)
+            if found is not None and found[0].submission in computing:
+                running[thread.native_id or 0] = self._follow(thread.native_id or 0, *found, now_s)
+        frames.clear()  # it has the frame of this call, too: the cycle would keep the variables of all user functions
+        return running
 
     def _call_of(self, frame: FrameType) -> tuple[Any, str] | None:
         """The call that a thread runs, and the line of the user's code where it is; None if it waits for a call."""

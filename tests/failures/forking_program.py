@@ -102,6 +102,27 @@ def child_raises() -> None:
         end_a_child(ZeroDivisionError("in the child"))
 
 
+ENDS: dict[str, BaseException | None] = {"return": None, "exit": SystemExit(5), "raise": ZeroDivisionError("in a task")}
+
+
+def fork_in_a_call(part: Any, view: Any, end: str) -> None:
+    child = os.fork()
+    if child == 0:
+        error = ENDS[end]
+        if error is not None:
+            raise error
+        return
+    report(f"child of a {'host task' if isinstance(part, celerity.Part) else 'kernel'}: {wait_for(child)}")
+
+
+def tasks_fork() -> None:
+    with parent() as (queue, buffer):
+        for end in ENDS:
+            queue.host_task(fork_in_a_call, buffer.read(access.all()), end)
+            queue.parallel_for(1, fork_in_a_call, buffer.read_write(access.all()), end)
+        queue.wait()
+
+
 def square(number: int) -> int:
     return number * number
 

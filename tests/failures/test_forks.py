@@ -49,6 +49,13 @@ def test_an_exception_in_a_child_is_its_own(num_ranks: int | None) -> None:
     assert "the job ends" not in outcome.errors
 
 
+def test_a_child_of_a_task_ends_when_its_function_does() -> None:
+    outcome = run_program(None, "tasks_fork")
+    told = [f"child of a {kind}: {status}" for status in (0, 5, 1) for kind in ("host task", "kernel")]
+    assert sorted(outcome.output.splitlines()) == sorted([*told, "parent 16.0"])
+    assert outcome.errors.count("ZeroDivisionError: in a task") == 2
+
+
 @pytest.mark.parametrize("num_ranks", RANKS)
 @pytest.mark.parametrize(
     ("name", "output"),

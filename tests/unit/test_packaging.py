@@ -72,7 +72,7 @@ INSTALLED = {
     """,
     "celerity_py/executor": "__init__ delegate interpreter_settings live_executor quantities thread_flag",
     "celerity_py/executor/failures": """
-        __init__ failure failure_handler missing_attributes native_failures told_errors uncaught_exceptions
+        __init__ failure failure_handler forked_calls missing_attributes native_failures told_errors uncaught_exceptions
         user_frames
     """,
     "celerity_py/executor/network": """

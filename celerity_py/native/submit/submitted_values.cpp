@@ -12,9 +12,22 @@ namespace nb = nanobind;
 
 namespace celerity::native {
 
+const std::pair<PyTypeObject*, PyTypeObject*>& number_types_of_numpy() {
+	static const auto types = [] {
+		const nb::object numpy = nb::module_::import_("numpy");
+		const auto find = [&numpy](const char* const name) { return reinterpret_cast<PyTypeObject*>(nb::object(numpy.attr(name)).release().ptr()); };
+		return std::pair(find("number"), find("bool_"));
+	}();
+	return types;
+}
+
 namespace {
 
-bool is_number(PyObject* const value) { return PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value); }
+bool is_number(PyObject* const value) {
+	if(PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value)) return true;
+	const auto& [number, boolean] = number_types_of_numpy();
+	return PyType_IsSubtype(Py_TYPE(value), number) != 0 || Py_IS_TYPE(value, boolean);
+}
 
 /// Whether a look at an attribute of an object runs no code of the program, such as that of a property.
 bool is_plain(PyObject* const value, PyObject* const attribute) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/core/devices/native_launch.hpp"
@@ -25,6 +26,10 @@ nanobind::object make_access_maker(nanobind::handle access_class);
 
 /// The numbers from outside that a kernel uses, at places that Python has found; see `calls/outer_variables.py`.
 nanobind::object numbers_at(nanobind::handle places);
+
+/// `numpy.number` and `numpy.bool_`. The first call imports NumPy.
+const std::pair<PyTypeObject*, PyTypeObject*>& number_types_of_numpy();
+
 /// A new reference: the context variables of the thread, such as NumPy's error state; None if none is set.
 PyObject* current_context();
 

@@ -273,9 +273,9 @@ def _issuing(analysis: Analysis) -> Iterator[Advice]:
             share,
         )
         return
-    typical = f" A call of {kernels[0].name} takes {format_time(kernels[0].quantile(0.5))}" if kernels else ""
+    typical = f". A call of {kernels[0].name} takes {format_time(kernels[0].quantile(0.5))}" if kernels else ""
     yield Advice(
-        f"issuing is {format_percent(share)} of the critical path: instructions are too short for it.{typical}",
+        f"issuing is {format_percent(share)} of the critical path: instructions are too short for it{typical}",
         "Submit fewer, larger kernels. On GPUs, kernels in CUDA C++ and replays of recorded steps are issued fastest.",
         share,
     )

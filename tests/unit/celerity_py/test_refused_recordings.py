@@ -113,6 +113,14 @@ def test_a_function_with_arguments_is_refused(queue: celerity.Queue) -> None:
         queue.record(lambda i: None)
     queue.record(functools.partial(Fields.step, Fields(queue)))
 
+    wrapped = Fields(queue)
+
+    @functools.wraps(Fields.step)
+    def step() -> None:
+        wrapped.step()
+
+    queue.replay(queue.record(step), 1)
+
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_a_function_that_nobody_runs_is_refused(queue: celerity.Queue, fields: Fields) -> None:

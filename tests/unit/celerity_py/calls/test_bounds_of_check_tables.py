@@ -47,6 +47,7 @@ def tables_of_code() -> dict[str, int]:
 @pytest.mark.usefixtures("few")
 def test_code_that_a_program_compiles_again_and_again_does_not_stay() -> None:
     codes = []
+    found_before = dict(FOUND)  # by other tests
     with celerity.Queue() as queue:
         u = celerity.Buffer.from_array(np.ones(16))
         for number in range(NUM_KERNELS):
@@ -61,7 +62,7 @@ def test_code_that_a_program_compiles_again_and_again_does_not_stay() -> None:
         queue.wait()
         del line, call, space
         assert max(tables_of_code().values()) <= FEW
-        assert not FOUND
+        assert found_before == FOUND
         assert named_paths.named_paths.cache_info().maxsize
         named_paths.named_paths.cache_clear()
         gc.collect()

@@ -210,7 +210,10 @@ def test_an_array_that_tasks_change_by_other_means_is_left_out() -> None:
 
 def test_numbers_by_one_attribute_are_compared_without_check(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
-    config = SimpleNamespace(step=1)
+    config = SimpleNamespace(step=1, width=np.float32(1), is_open=np.bool_(False))
+
+    def use_numpy() -> Any:
+        return config.width, config.is_open
 
     def use_config() -> Any:
         return config.step, factor
@@ -219,6 +222,8 @@ def test_numbers_by_one_attribute_are_compared_without_check(monkeypatch: pytest
         (simulation.use, lambda: setattr(simulation, "dt", 2.0), "'self.dt' from outside, which was 1.0"),
         (use_config, lambda: setattr(config, "step", 5), "'config.step' from outside, which was 1"),
         (use_config, lambda: monkeypatch.setitem(globals(), "factor", 7), "'factor' from outside, which was 1"),
+        (use_numpy, lambda: setattr(config, "width", np.float32(3)), "'config.width' from outside, .* np.float32.1.0"),
+        (use_numpy, lambda: setattr(config, "is_open", np.bool_(True)), "'config.is_open' from outside, .* np.False_"),
     ]
     for function, change, shown in cases:
         submission: Any = FakeSubmission(function=function, outside=None)

@@ -107,6 +107,10 @@ USES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "conversion": (np.float32, "was an operand of float|was used as an array"),
     "function": (np.sqrt, "was an argument of numpy.sqrt"),
     "attribute": (lambda dt: dt.real, r"was asked for its \.real"),
+    "text": (lambda dt: f"out.{dt}.npy", "was made a text"),
+    "text of a width": (lambda dt: f"{dt:8}", "was made a text"),
+    "words": (str, "was made a text"),
+    "key": (lambda dt: {dt: 1}, "was used as a key"),
 }
 
 

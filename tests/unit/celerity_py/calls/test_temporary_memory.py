@@ -8,6 +8,7 @@ import random
 import resource
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native, access
+from tests.support.scripts import run
 
 MIB = 1 << 20
 
@@ -129,10 +131,12 @@ def test_the_end_of_the_last_queue_gives_kept_blocks_back_and_arrays_live_on() -
         u = celerity.Buffer.from_array(np.zeros(8))
         queue.parallel_for(8, step, u.read_write(access.one_to_one()))
         queue.wait()
-        assert _native.kept_temporary_bytes() == 8 * MIB
+        assert _native.kept_temporary_bytes() >= 8 * MIB
     assert _native.kept_temporary_bytes() == 0
-    assert (kept[0] == 7).all()
+    # Other tests may have left the setting on this thread.
+    assert contextvars.Context().run(lambda: (kept[0] == 7).all())
     kept.clear()
+    assert _native.kept_temporary_bytes() == 0
 
 
 @pytest.mark.parametrize(("before", "after"), [(MIB, 2 * MIB), (2 * MIB, MIB), (MIB, 9), (9, MIB), (60_000, 70_000)])
@@ -181,3 +185,25 @@ def test_threads_that_make_and_drop_arrays_never_share_a_block() -> None:
 def test_an_array_that_no_memory_is_left_for_raises_memory_error() -> None:
     with pytest.raises(MemoryError):
         keeping(lambda: np.empty(1 << 60, np.uint8))
+
+
+def test_kept_blocks_go_if_memory_is_short(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        """
+        import resource
+        def task(part, u, mebibytes):
+            np.empty(mebibytes << 20, np.uint8)[::4096] = 1
+
+        with celerity.Queue() as queue:
+            u = celerity.Buffer.from_array(np.zeros(8))
+            queue.host_task(task, u.read(access.all()), 1)
+            queue.wait()
+            space = int(open("/proc/self/statm").read().split()[0]) * 4096
+            resource.setrlimit(resource.RLIMIT_AS, (space + (550 << 20),) * 2)
+            for mebibytes in (200, 450):
+                queue.host_task(task, u.read(access.all()), mebibytes)
+                queue.wait()
+        """,
+    )
+    assert result.returncode == 0, result.stderr

@@ -59,3 +59,26 @@ def test_a_call_that_looks_blocked_is_named_with_its_line(submit: str, told: str
     assert text.startswith("celerity_py: rank 0: nothing has moved for ")
     assert told.format(where) in text
     assert text.endswith("this does not end the run.")
+
+
+def test_a_look_at_calls_keeps_none_of_their_variables(tmp_path: Path) -> None:
+    program = """
+        import gc
+
+        class Handle:
+            def __del__(self):
+                print("gone", flush=True)
+
+        def task(part):
+            handle = Handle()
+            time.sleep(2.5)
+
+        with celerity.Queue() as queue:
+            gc.disable()
+            queue.host_task(task)
+            queue.wait()
+            time.sleep(0.1)
+            print("end", flush=True)
+        """
+    outcome = run(tmp_path, program, CELERITY_STALL_S="60")
+    assert outcome.stdout == "gone\nend\n", outcome.stderr
