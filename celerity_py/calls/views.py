@@ -409,6 +409,8 @@ class View(HolderRecord, Generic[Element]):
             last = [end - 1 for end in box.max]
             remedy = widen_mapper(box.min, last, self.box, "add view.box.min, or index view.array")
             remedy = f"{remedy}, or intersect the index with that region"
+        elif self._parts:
+            remedy = 'An index does not continue at the opposite side: take view.padded(box, halo, mode="wrap")'
         else:  # the result was clamped: a wider mapper would not help
             remedy = "Nothing lies outside of the buffer, to which results of mappers are clamped: intersect the index"
             remedy += " with view.shape_box"

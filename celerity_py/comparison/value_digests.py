@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 from typing import Any
@@ -18,9 +19,9 @@ def digest_of(value: Any) -> int:
     """A number of 64 bits that depends on all of a value; the same on all ranks and in all runs.
 
     Args:
-        value: A number, text, array, or a sequence or dictionary of these; of anything else only the type counts. Of an
-            array shape, dtype and every element count, but not its layout, nor padding between the fields of a record.
-            Must not change meanwhile; any thread.
+        value: A number, text, array, or a sequence, dictionary or dataclass of these; of anything else only the type
+            counts. Of an array shape, dtype and every element count, but not its layout, nor padding between the fields
+            of a record. Must not change meanwhile; any thread.
     """
     digest = hashlib.blake2b(digest_size=8)
     _add(digest, value)
@@ -36,11 +37,21 @@ def sampled_digest_of(value: Any) -> int:
 
 
 def digest_of_argument(value: Any) -> int:
-    """The digest of a plain argument of a kernel; 0 for a list, dictionary or object, which the task shares."""
+    """The digest of a plain argument of a kernel; 0 for a list, or another object that the task shares."""
     if isinstance(value, tuple):
         return digest_of([type(value).__qualname__, *map(digest_of_argument, value)])
+    if _is_dataclass(value) and value.__dataclass_params__.frozen:
+        return digest_of([type(value).__qualname__, *map(digest_of_argument, _fields_of(value))])
     is_value = value is None or isinstance(value, np.ndarray | np.generic | bool | int | float | complex | str | bytes)
     return sampled_digest_of(value) if is_value else 0
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields_of(value: Any) -> list[Any]:
+    return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
 
 
 def _add(digest: hashlib.blake2b, value: Any) -> None:
@@ -59,6 +70,8 @@ def _add(digest: hashlib.blake2b, value: Any) -> None:
         for key, item in value.items():
             _add(digest, key)
             _add(digest, item)
+    elif _is_dataclass(value):
+        _add(digest, _fields_of(value))
     elif isinstance(value, bytes):
         _add_text(digest, value)
     elif value is None or isinstance(value, bool | int | float | complex | str):

@@ -134,7 +134,8 @@ class BlockedCalls:
         limit_s = self._limit_s - 5.0 if self._limit_s > 10.0 else self._limit_s / 2
         if now_s - call.idle_since_s >= limit_s:
             return f"{self._name(call.submission)} is {where} and has used no processor time"
-        if now_s - call.at_line_since_s >= limit_s:
+        is_busy = call.activity.is_measured and call.idle_since_s == float("inf")
+        if is_busy and now_s - call.at_line_since_s >= limit_s:
             return f"{self._name(call.submission)} is {where} all the while, and uses processor time"
         return ""
 

@@ -31,6 +31,8 @@ class Activity:
         self._measured_at_s = now_s
         self._measured = self._read()
         self._is_busy = True
+        #: Whether `is_busy` has measured; it says yes before.
+        self.is_measured = False
 
     def is_busy(self, now_s: float) -> bool:
         """Whether the process has computed, read or written in the last 2 s or somewhat more.
@@ -44,6 +46,7 @@ class Activity:
             is_computing = cpu_s - before_s >= _BUSY_SHARE * span_s
             self._is_busy = is_computing or num_bytes - bytes_before >= _BUSY_BYTES_PER_S * span_s
             self._measured, self._measured_at_s = (cpu_s, num_bytes), now_s
+            self.is_measured = True
         return self._is_busy
 
     def is_stopped(self) -> bool:

@@ -184,6 +184,10 @@ def test_elements_of_two_parts_are_no_array() -> None:
         view[...]
     with pytest.raises(UnsupportedIndex, match="These elements lie at opposite sides"):
         view[0:9:8, :]
+    with pytest.raises(
+        OutOfBoundsAccess, match=r'not continue at the opposite side: take view\.padded\(.*mode="wrap"\)'
+    ):
+        view[Box((8, 0), (11, 6))]
 
 
 @pytest.mark.parametrize("check", [False, True])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import itertools
 import pickle
@@ -14,15 +15,30 @@ import numpy as np
 import pytest
 
 import celerity_py as celerity
+from celerity_py.comparison.value_digests import digest_of
 from celerity_py.submit.delegate import SubmitDelegate
 from celerity_py.submit.plain_values import PLAIN_TYPES
 from tests.support.repeated_submits import runtime
 
 NUMBERS = sorted((kind for kind in PLAIN_TYPES if issubclass(kind, np.generic)), key=lambda kind: kind.__name__)
 LONG_DOUBLES = (np.longdouble, np.clongdouble)
-#: Left to Python: long doubles and halves of surrogate pairs.
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    dt: float
+    weights: Any
+
+
+@dataclasses.dataclass
+class Open:
+    dt: float
+
+
+#: Left to Python: long doubles, halves of surrogate pairs, whatever has parts.
 SLOW: list[Any] = [np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps, np.clongdouble(1j)]
 SLOW += ["\ud800", "\ud801", None, b"a", (1, 2), (1, 3), np.zeros(2), np.zeros(3)]
+SLOW += [Frozen(1.0, 2), Frozen(1.0, 3), Frozen(2.0, 2), Frozen(1.0, np.zeros(2)), Frozen(1.0, np.ones(2))]
 
 
 class Colour(enum.IntEnum):
@@ -99,6 +115,12 @@ def test_a_nan_has_one_digest(kind: type[np.generic], bits: type[np.generic]) ->
     for other in others:
         assert other.tobytes() != quiet.tobytes()
         assert digest(other.view(kind)[0]) == digest(quiet[0])
+
+
+def test_objects_that_may_change_are_shared_and_compared_with_check_only() -> None:
+    assert digest(Open(1.0)) == digest(Open(2.0))
+    assert digest_of(Open(1.0)) != digest_of(Open(2.0))
+    assert digest_of(Frozen(1.0, [1])) != digest_of(Frozen(1.0, [2]))
 
 
 def test_the_position_counts() -> None:

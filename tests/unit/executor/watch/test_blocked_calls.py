@@ -61,6 +61,13 @@ def test_a_call_that_looks_blocked_is_named_with_its_line(submit: str, told: str
     assert text.endswith("this does not end the run.")
 
 
+def test_a_call_that_sleeps_uses_no_processor_time_however_short_the_limit(tmp_path: Path) -> None:
+    program = PROGRAM.replace("{submit}", "queue.host_task(sleep, u.read(access.all()))")
+    outcome = run(tmp_path, program, CELERITY_STALL_S="2")
+    assert "has used no processor time" in outcome.stderr
+    assert "all the while" not in outcome.stderr
+
+
 def test_a_look_at_calls_keeps_none_of_their_variables(tmp_path: Path) -> None:
     program = """
         import gc
