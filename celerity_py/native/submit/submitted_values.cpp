@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The values of a submit beside its accesses: plain arguments, numbers from outside, context variables.
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -44,6 +46,43 @@ nb::object value_at(const nb::handle where, const nb::handle name, const nb::han
 	}
 	PyErr_Clear();
 	return value;
+}
+
+/// The kind of the elements that a format of the buffer protocol describes, as NumPy has it; 0 for those that only Python can compare: structures, times,
+/// texts, other byte orders, and long doubles, of which some bytes hold anything.
+char kind_of(const std::string_view format) {
+	if(format == "Zf" || format == "Zd") return 'c';
+	if(format.size() != 1) return 0;
+	for(const auto& [kind, formats] : {std::pair{'b', "?"}, {'i', "bhilq"}, {'u', "BHILQ"}, {'f', "efd"}}) {
+		if(std::strchr(formats, format[0]) != nullptr) return kind;
+	}
+	return 0;
+}
+
+constexpr Py_ssize_t most_bytes_of_small_array = 4096; // as in value_digests.py, which takes a part of larger ones
+
+/// Adds the shape, the dtype and the elements of a small array. False if it is none, or if only Python can compare its elements.
+bool add_small_array(digest& out, PyObject* const value) {
+	if(std::string_view(Py_TYPE(value)->tp_name) != "numpy.ndarray") return false;
+	Py_buffer view;
+	if(PyObject_GetBuffer(value, &view, PyBUF_RECORDS_RO) != 0) {
+		PyErr_Clear(); // elements that have no format
+		return false;
+	}
+	const char kind = view.len <= most_bytes_of_small_array ? kind_of(view.format) : char{0};
+	if(kind != 0) {
+		std::string elements(static_cast<std::size_t>(view.len), '\0'); // in the order of C, whatever the layout
+		if(PyBuffer_ToContiguous(elements.data(), &view, view.len, 'C') != 0) {
+			PyBuffer_Release(&view);
+			throw nb::python_error();
+		}
+		out.add(static_cast<std::uint64_t>(kind) << 32U | static_cast<std::uint64_t>(view.itemsize));
+		out.add(static_cast<std::uint64_t>(view.ndim));
+		for(int d = 0; d < view.ndim; ++d) out.add(static_cast<std::uint64_t>(view.shape[d]));
+		out.add(elements);
+	}
+	PyBuffer_Release(&view);
+	return kind != 0;
 }
 
 } // namespace
@@ -112,7 +151,7 @@ std::uint64_t submitter::digest_values(const nb::handle kept_args) const {
 		has_values = true;
 		const bool is_exact = known != nullptr && known->type == Py_TYPE(value);
 		result.add(static_cast<std::uint64_t>(i) + (is_exact ? known->name_digest : digest_of_name(Py_TYPE(value))));
-		if(known != nullptr && add_plain_value(result, value, *known)) continue;
+		if(known != nullptr ? add_plain_value(result, value, *known) : add_small_array(result, value)) continue;
 		const nb::object kept = nb::borrow(value); // the digest runs other threads
 		result.add(nb::cast<std::uint64_t>(m_delegate.attr("digest_of")(kept)));
 	}

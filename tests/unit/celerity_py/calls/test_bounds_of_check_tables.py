@@ -31,6 +31,8 @@ def few(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iter
     monkeypatch.setattr(divided_calls, "_MOST_LINES", FEW)
     monkeypatch.setattr(arguments, "_MAX_CACHED", FEW)
     named_paths.named_paths.cache_clear()
+    for table in (outer_variables.number_paths, program_digests._digests, arguments.arities):
+        table.clear()  # of what other tests have left
     celerity.configure(check=request.param, devices="cpu:2", horizon_step=2)
     yield
     celerity.configure(check=None, devices=None, horizon_step=None)

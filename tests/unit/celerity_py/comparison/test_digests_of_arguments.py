@@ -117,6 +117,34 @@ def test_a_nan_has_one_digest(kind: type[np.generic], bits: type[np.generic]) ->
         assert digest(other.view(kind)[0]) == digest(quiet[0])
 
 
+SMALL_ARRAYS: list[Any] = [np.zeros(shape, kind) for shape in ((), (0,), (3,), (1, 3), (3, 1)) for kind in "?bHilefdFD"]
+
+
+@pytest.mark.usefixtures("python_is_not_asked")
+def test_native_code_knows_small_arrays() -> None:
+    assert len({digest(array) for array in SMALL_ARRAYS}) == len(SMALL_ARRAYS)
+    array = np.arange(60.0).reshape(3, 4, 5)
+    seen = {digest(array)}
+    for same in (array.copy(), np.asfortranarray(array), np.repeat(array, 2, axis=1)[:, ::2], array[::-1].copy()[::-1]):
+        assert digest(same) in seen
+    for position in range(array.size):
+        changed = array.copy()
+        changed.flat[position] += 0.5
+        seen.add(digest(changed))
+    assert len(seen) == 1 + array.size
+    assert digest(np.zeros(2, np.longlong)) == digest(np.zeros(2, np.int64))
+    read_only = np.ones(2)
+    read_only.flags.writeable = False
+    assert digest(read_only) == digest(np.ones(2))
+
+
+@pytest.mark.usefixtures("python_is_not_asked")
+@pytest.mark.parametrize("kind", ["g", "G", ">f8", "S2", "U2", "M8[s]", "i4,f8", "O", "f8"])
+def test_other_arrays_are_left_to_python(kind: str) -> None:
+    with pytest.raises(AssertionError):
+        digest(np.zeros(4096 // 8 + 1, kind))
+
+
 def test_objects_that_may_change_are_shared_and_compared_with_check_only() -> None:
     assert digest(Open(1.0)) == digest(Open(2.0))
     assert digest_of(Open(1.0)) != digest_of(Open(2.0))
