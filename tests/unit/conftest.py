@@ -10,10 +10,20 @@ from typing import Any
 import pytest
 
 import celerity_py as celerity
+from celerity_py import configuration
 from tests.support.executor_harness import Harness
 
 # Also on a host with GPUs; the tests of GPUs are in tests/gpu.
 os.environ.setdefault("CELERITY_BACKEND", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def settings_of_one_test() -> Iterator[None]:
+    """What a test configures holds for no other one."""
+    before = dict(configuration._settings)
+    yield
+    configuration._settings.clear()
+    configuration._settings.update(before)
 
 
 @pytest.fixture(params=[1, 3])

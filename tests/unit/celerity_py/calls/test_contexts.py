@@ -69,6 +69,7 @@ def test_chunks_of_one_task_run_at_the_same_time() -> None:
         out = celerity.Buffer((8,), np.int64)
         queue.parallel_for(8, meet, out.write(ONE))
         assert queue.fence(out).result(20).tolist() == [7] * 8
+    celerity.configure(devices=None)
     level.reset(token)
 
 
