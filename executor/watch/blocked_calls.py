@@ -113,7 +113,8 @@ class BlockedCalls:
                 return None
             if code in self._loops:
                 call = each.f_locals.get("call")
-                return None if call is None else (call, line)
+                # Initial contents and combinations of partial results belong to no submission.
+                return (call, line) if hasattr(call, "submission") else None
             if not line and not is_ours(code.co_filename) and not is_library(code.co_filename):
                 line = f"{code.co_filename}:{each.f_lineno}"
         return None

@@ -89,3 +89,22 @@ def test_a_look_at_calls_keeps_none_of_their_variables(tmp_path: Path) -> None:
         """
     outcome = run(tmp_path, program, CELERITY_STALL_S="60")
     assert outcome.stdout == "gone\nend\n", outcome.stderr
+
+
+def test_a_look_while_initial_contents_are_computed_is_no_failure(tmp_path: Path) -> None:
+    program = """
+        def slowly(box):
+            time.sleep(2.5)
+            return np.ones(box.shape)
+
+        def wait(part):
+            time.sleep(3)
+
+        with celerity.Queue() as queue:
+            u = celerity.Buffer.from_function(8, np.float64, slowly)
+            queue.host_task(wait, unordered=True)
+            print(queue.fence(u).result().sum())
+        """
+    outcome = run(tmp_path, program, CELERITY_STALL_S="60")
+    assert outcome.stdout == "8.0\n", outcome.stderr
+    assert outcome.returncode == 0, outcome.stderr
