@@ -76,7 +76,7 @@ void bind_submitter(nb::module_& m) {
 	m.def("call_inside", &call_inside, "threads"_a, "function"_a, "args"_a,
 	    nb::sig("def call_inside(threads: set[int], function: typing.Any, *args: typing.Any) -> typing.Any"),
 	    "function(*args), while the id of this thread is in the set `threads`; no exception leaves it there.");
-	number_types_of_numpy(); // now: one of several threads could wait for another one here, and hold the lock of the interpreter
+	number_types_of_numpy(); // a thread that waited for the first call of another one would hold the interpreter lock
 	m.def("numbers_at", &numbers_at, "places"_a, nb::sig("def numbers_at(places: tuple[tuple[typing.Any, str, str | None], ...]) -> tuple[typing.Any, ...]"),
 	    "The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.");
 	nb::class_<submit_memo>(m, "SubmitMemo", nb::type_slots(memo_slots), "The memo of a kernel: the checked kinds of its calls; see Submitter.")

@@ -132,7 +132,7 @@ void keep_temporary_memory() {
 } // namespace
 
 void bind_temporary_memory(nb::module_& m) {
-	functions(); // now: one of several threads could wait for another one here, and hold the lock of the interpreter
+	functions(); // a thread that waited for the first call of another one would hold the interpreter lock
 	m.def("keep_temporary_memory", &keep_temporary_memory,
 	    R"(In the current context, take the memory of new NumPy arrays of 64 KiB and more from blocks that are kept when arrays die.
 
