@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "communication.hpp"
+#include "message_requests.hpp"
 #include "devices/backend.hpp"
 #include "direct_context.hpp"
 #include "direct_receiver.hpp"
@@ -31,7 +31,7 @@ class rank_transfers {
 	direct_sender& sender() { return m_sender; }
 	direct_receiver& receiver() { return m_receiver; }
 	const direct_receiver& receiver() const { return m_receiver; }
-	communication& messages() { return m_messages; }
+	message_requests& messages() { return m_messages; }
 	receive_arbiter& arbiter() { return m_messages.arbiter(); }
 
 	/// Announces a send to the other rank, or expects the messages of a receive.
@@ -59,7 +59,7 @@ class rank_transfers {
 	direct_context m_direct;
 	direct_sender m_sender;
 	direct_receiver m_receiver;
-	communication m_messages;
+	message_requests m_messages;
 	std::vector<executor_event>& m_events;
 	program_log* const m_program;
 	bool m_has_unsent_pilots = false; ///< among the events

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "communication.hpp"
+#include "message_requests.hpp"
 
 #include <stdexcept>
 
@@ -19,7 +19,7 @@ payload make_payload(const request_id request, const rank_id peer, const message
 
 } // namespace
 
-void communication::send(const instruction_id instruction, const send_instruction& send) {
+void message_requests::send(const instruction_id instruction, const send_instruction& send) {
 	const auto source = m_allocations.place(send.source);
 	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
 	m_statistics.sent_bytes.host += size_bytes;
@@ -28,9 +28,11 @@ void communication::send(const instruction_id instruction, const send_instructio
 	    send.sent_box, send.element_size_bytes)});
 }
 
-void communication::barrier(const instruction_id instruction) { m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})}); }
+void message_requests::barrier(const instruction_id instruction) {
+	m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})});
+}
 
-void communication::flush(std::vector<instruction_id>& completed) {
+void message_requests::flush(std::vector<instruction_id>& completed) {
 	m_arbiter.take_posts(m_posts);
 	for(const auto& posted : m_posts) {
 		if(m_direct.is_receiving(posted.instruction)) {
@@ -49,7 +51,7 @@ void communication::flush(std::vector<instruction_id>& completed) {
 	}
 }
 
-void communication::post(const posted_receive& post) {
+void message_requests::post(const posted_receive& post) {
 	if(post.part != post.message_box) throw std::logic_error("a message through host memory cannot be cut up among several receives");
 	const auto destination = m_allocations.place(post.destination);
 	const box& array = destination.array != nullptr ? *destination.array : post.part; // a partial result is one element in its slot
@@ -58,7 +60,7 @@ void communication::post(const posted_receive& post) {
 	    destination.address + post.offset_bytes, array, post.part, post.element_size_bytes)});
 }
 
-void communication::post_part(const posted_receive& post) {
+void message_requests::post_part(const posted_receive& post) {
 	switch(m_direct.add_part(post)) {
 	case direct_receiver::part_state::here: return m_arbiter.complete(post.fragment);
 	case direct_receiver::part_state::expected: return;
@@ -69,7 +71,7 @@ void communication::post_part(const posted_receive& post) {
 	    m_direct.prepare_bounce(post), post.message_box, post.message_box, post.element_size_bytes)});
 }
 
-void communication::complete(const request_id request, std::vector<instruction_id>& completed) {
+void message_requests::complete(const request_id request, std::vector<instruction_id>& completed) {
 	const auto node = m_requests.extract(request);
 	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
 	if(m_trace != nullptr) {
@@ -87,11 +89,11 @@ void communication::complete(const request_id request, std::vector<instruction_i
 	}
 }
 
-traced_receive communication::describe(const posted_receive& post, const box& received) {
+traced_receive message_requests::describe(const posted_receive& post, const box& received) {
 	return {post.instruction, post.transfer.buffer, static_cast<std::uint64_t>(received.area()) * post.element_size_bytes, post.message, post.source};
 }
 
-request_id communication::add_request(const request_subject& subject, const traced_action& traced) {
+request_id message_requests::add_request(const request_subject& subject, const traced_action& traced) {
 	const request_id request(++m_last_request);
 	m_requests.emplace(request, subject);
 	if(m_trace != nullptr) m_traced.emplace(request, trace_event{now_ns(), 0, traced});

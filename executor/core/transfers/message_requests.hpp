@@ -18,10 +18,10 @@
 namespace celerity {
 
 /// Turns sends, receives and barriers into requests to the outside, and completed requests into completed instructions.
-class communication {
+class message_requests {
   public:
 	/// `direct` takes the parts of direct receives.
-	communication(const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, std::vector<executor_event>& events,
+	message_requests(const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, std::vector<executor_event>& events,
 	    trace_recorder* const trace)
 	    : m_allocations(allocations), m_statistics(statistics), m_direct(direct), m_events(events), m_trace(trace) {}
 
