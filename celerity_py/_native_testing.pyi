@@ -124,9 +124,9 @@ class Engine:
             priority: Higher is issued first among issuable instructions: 32 times the priority of the queue, plus that of the kind, from 0 to 31.
             key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
             dependencies: Ids of predecessors.
-            policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in engine_request.hpp.
+            policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in issue_request.hpp.
             lane_class: Index of the class, for lanes.
-            is_brief: See engine_request.
+            is_brief: See issue_request.
         """
 
     def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None:

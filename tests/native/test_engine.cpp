@@ -91,7 +91,7 @@ class random_run {
 		const auto id = ++m_last;
 		static constexpr std::array all{issue_policy::host, issue_policy::clock, issue_policy::plain, issue_policy::plain, issue_policy::launched,
 		    issue_policy::deferred, issue_policy::signal, issue_policy::pull};
-		engine_request request;
+		issue_request request;
 		request.id = instruction_id(id);
 		request.key = {task_id(id), instruction_key::phase_type::work};
 		request.policy = all[pick(m_options.remote == remote_waits::none ? 6 : 8)];

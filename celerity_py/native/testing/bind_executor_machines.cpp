@@ -113,9 +113,9 @@ Args:
     priority: Higher is issued first among issuable instructions: 32 times the priority of the queue, plus that of the kind, from 0 to 31.
     key: (task, "send" | "receive" | "work"): the order in which remote waits may be issued.
     dependencies: Ids of predecessors.
-    policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in engine_request.hpp.
+    policy: "host", "clock", or for lanes "plain", "launched", "deferred", "signal" or "pull"; see issue_policy in issue_request.hpp.
     lane_class: Index of the class, for lanes.
-    is_brief: See engine_request.)")
+    is_brief: See issue_request.)")
 	    .def("next", &python_engine::next, nb::sig("def next(self) -> tuple[int, int, int, list[tuple[int, int]], list[int]] | None"),
 	        "(id, lane, sequence, [(lane, sequence), ...] to wait for first, signals likewise) of the issuable instruction of highest priority, or None. The lane is -1 for the host.")
 	    .def_prop_ro("depended_on_one", &python_engine::depended_on_one, "Whether the latest instruction of next() depends on its one wait only.")

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "executor/core/dispatch/engine_requests.hpp"
+#include "executor/core/dispatch/issue_requests.hpp"
 #include "executor/core/loop/executor_loop.hpp"
 #include "instruction_conversion.hpp"
 #include "instruction_records.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "executor/core/devices/backend.hpp"
-#include "executor/core/devices/direct_devices.hpp"
+#include "executor/core/devices/direct_transfers.hpp"
 
 namespace celerity::native {
 
@@ -28,7 +28,7 @@ struct scripted_options {
 	bool host_copies_apart = false; ///< the lane of copies within the host cannot wait for the others
 };
 
-class scripted_backend final : public backend, public direct_devices, public kernel_launcher {
+class scripted_backend final : public backend, public direct_transfers, public kernel_launcher {
   public:
 	/// A kernel that the executor itself has enqueued, with the data for its body.
 	struct launched_kernel {
@@ -77,7 +77,7 @@ class scripted_backend final : public backend, public direct_devices, public ker
 	void end_kernel(lane_position /* position */) override {}
 
 	kernel_launcher* launcher() override { return this; }
-	direct_devices* direct() override { return this; }
+	direct_transfers* direct() override { return this; }
 	bool signals_flags() const override { return false; }
 	void close_peers() override {}
 	std::uint32_t pull_class(memory_id to) const override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The interface of a kind of device, as the executor uses it. direct_devices.hpp and graph_devices.hpp have what only some kinds can do.
+// The interface of a kind of device, as the executor uses it. direct_transfers.hpp and graph_devices.hpp have what only some kinds can do.
 #pragma once
 
 #include <array>
@@ -69,7 +69,7 @@ struct bounds_violation {
 	point index;
 };
 
-class direct_devices;
+class direct_transfers;
 class graph_devices;
 
 /// Devices whose kernels the executor thread launches by itself.
@@ -109,7 +109,7 @@ class backend {
 	// What only some kinds of devices can do. Null if these cannot. Constant once the backend exists.
 
 	virtual kernel_launcher* launcher() { return nullptr; }
-	virtual direct_devices* direct() { return nullptr; }
+	virtual direct_transfers* direct() { return nullptr; }
 	virtual graph_devices* graphs() { return nullptr; }
 
 	/// Whether allocate() returns soon. If not, another thread makes room and then signals the event count; ask again after that.

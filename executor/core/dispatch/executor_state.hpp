@@ -8,10 +8,10 @@
 #include "announcements.hpp"
 #include "call_board.hpp"
 #include "devices/backend.hpp"
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "devices/graph_devices.hpp"
 #include "engine/out_of_order_engine.hpp"
-#include "engine_requests.hpp"
+#include "issue_requests.hpp"
 #include "events/executor_statistics.hpp"
 #include "executor_inbox.hpp"
 #include "executor_options.hpp"
@@ -34,7 +34,7 @@ struct executor_state {
 	const executor_options options;
 	trace_recorder* const trace;
 	const std::unique_ptr<backend> devices;
-	direct_devices* const direct_lanes; ///< of `devices`, likewise; null if they cannot
+	direct_transfers* const direct_lanes; ///< of `devices`, likewise; null if they cannot
 	graph_devices* const graphs;
 	kernel_launcher* const launcher;
 	call_board calls;

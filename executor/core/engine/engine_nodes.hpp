@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine_request.hpp"
+#include "issue_request.hpp"
 #include "instruction_window.hpp"
 #include "ready_queue.hpp"
 #include "scheduler/core/base/small_vector.hpp"
@@ -79,7 +79,7 @@ class engine_nodes {
 	}
 
 	/// Without edges.
-	slot_type add(const engine_request& request, std::uint32_t domain);
+	slot_type add(const issue_request& request, std::uint32_t domain);
 	/// The node is complete: its id leads nowhere from now on.
 	void retire(const engine_node& n) {
 		m_window.erase(n.id, n.num_ids);
@@ -126,7 +126,7 @@ class engine_nodes {
 	}
 };
 
-inline engine_nodes::slot_type engine_nodes::add(const engine_request& request, const std::uint32_t domain) {
+inline engine_nodes::slot_type engine_nodes::add(const issue_request& request, const std::uint32_t domain) {
 	const slot_type slot = allocate();
 	m_window.insert(request.id, slot, request.num_ids);
 	const bool is_pull = request.policy == issue_policy::pull;

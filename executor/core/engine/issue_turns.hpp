@@ -13,7 +13,7 @@ namespace celerity {
 class issue_turns {
   public:
 	using slot_type = engine_nodes::slot_type;
-	/// Places of a class of lanes for brief instructions; see engine_request::is_brief.
+	/// Places of a class of lanes for brief instructions; see issue_request::is_brief.
 	static constexpr std::uint32_t most_brief = 16;
 
 	issue_turns(engine_nodes& nodes, const lane_pool& lanes, const kernel_order order)

@@ -69,7 +69,7 @@ inline bool out_of_order_engine::try_lane(const slot_type slot) {
 	return true;
 }
 
-void out_of_order_engine::submit(const engine_request& request) {
+void out_of_order_engine::submit(const issue_request& request) {
 	const bool goes_to_lane = is_on_lane(request.policy);
 	if(goes_to_lane && request.lane_class >= m_lanes.num_classes()) throw std::invalid_argument("no such lane class");
 	if(request.policy == issue_policy::pull && !tracks_keys()) throw std::invalid_argument("pulls are remote waits, and this engine has none");

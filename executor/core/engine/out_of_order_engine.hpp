@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "engine_nodes.hpp"
-#include "engine_request.hpp"
+#include "issue_request.hpp"
 #include "issue_turns.hpp"
 #include "lane_assignment.hpp"
 #include "lane_pool.hpp"
@@ -46,7 +46,7 @@ class out_of_order_engine {
 	out_of_order_engine& operator=(const out_of_order_engine&) = delete;
 
 	/// In topological order. Dependencies on ids that are not live count as complete.
-	void submit(const engine_request& request);
+	void submit(const issue_request& request);
 
 	/// Hands out the next issuable instruction, and appends it to its lane. Watchdogs read `stamp`. Instructions of a higher queue go first (see
 	/// ready_queue), within a queue those of a kind with higher priority, and then by `engine_options::order`.

@@ -253,7 +253,7 @@ void period_graphs::make_room(const std::size_t num_graphs, const std::size_t nu
 }
 
 // The run may wait for other ranks from its smallest key on. All other instructions with keys of its tasks belong to it, too.
-engine_request period_graphs::add_run(const batch_part& part, const request_rules& rules) {
+issue_request period_graphs::add_run(const batch_part& part, const request_rules& rules) {
 	const auto items = part.instructions();
 	if(items.back()->id.value - items.front()->id.value + 1 != items.size()) throw std::logic_error("a replayed period has ids with gaps");
 	auto& graph = *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(part, rules)}).first->second.graph;

@@ -15,7 +15,7 @@
 
 #include "devices/graph_devices.hpp"
 #include "engine/out_of_order_engine.hpp"
-#include "dispatch/engine_requests.hpp"
+#include "dispatch/issue_requests.hpp"
 #include "events/executor_statistics.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
@@ -83,7 +83,7 @@ class period_graphs {
 	batch_part part_from(const instruction_batch& batch, std::size_t first) const;
 	std::shared_ptr<period_graph> graph_of(const batch_part& part, const request_rules& rules);
 	/// Makes a run out of the part.
-	engine_request add_run(const batch_part& part, const request_rules& rules);
+	issue_request add_run(const batch_part& part, const request_rules& rules);
 
 	graph_run& find(const instruction_id first) { return m_runs.at(first); }
 	const graph_run& find(const instruction_id first) const { return m_runs.at(first); }

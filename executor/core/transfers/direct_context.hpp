@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "devices/backend.hpp"
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "devices/graph_devices.hpp"
 #include "events/executor_statistics.hpp"
 #include "flag_memory.hpp"
@@ -59,7 +59,7 @@ struct direct_context {
 
 	rank_id own;
 	backend& memories;                 ///< gives memory
-	direct_devices* const lanes;       ///< null if these devices have no direct transfers, and this rank no peers
+	direct_transfers* const lanes;       ///< null if these devices have no direct transfers, and this rank no peers
 	const bool exchanges_in_graphs;
 	const allocation_table& allocations;
 	executor_statistics& statistics;

@@ -9,7 +9,7 @@
 #include <functional>
 #include <optional>
 
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "memory/shared_memory.hpp"
 #include "pilot_ring.hpp"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "devices/backend.hpp"
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "devices/lane_progress.hpp"
 #include "cpu_copy_lane.hpp"
 #include "memory/shared_memory.hpp"
@@ -23,7 +23,7 @@
 
 namespace celerity {
 
-class cpu_backend final : public backend, public direct_devices {
+class cpu_backend final : public backend, public direct_transfers {
   public:
 	/// `completions` is signalled when a lane has got further; it outlives the backend.
 	cpu_backend(std::size_t num_devices, event_count& completions, bool can_be_direct = false, trace_recorder* trace = nullptr);
@@ -44,7 +44,7 @@ class cpu_backend final : public backend, public direct_devices {
 	void end_kernel(lane_position position) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 
-	direct_devices* direct() override { return m_can_be_direct ? this : nullptr; }
+	direct_transfers* direct() override { return m_can_be_direct ? this : nullptr; }
 	bool signals_flags() const override { return true; }
 	std::uint32_t pull_class(memory_id to) const override;
 	std::uint32_t signal_class(memory_id from) const override;

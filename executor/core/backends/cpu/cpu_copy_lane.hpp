@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "devices/lane_progress.hpp"
 #include "devices/lane_trace.hpp"
 #include "memory/nd_copy.hpp"

@@ -45,7 +45,7 @@ class cuda_backend final : public backend, public kernel_launcher {
 	bool defers_kernels() const override { return true; }
 	bool must_poll() const override { return !m_issuer.has_workers(); }
 	kernel_launcher* launcher() override { return this; }
-	direct_devices* direct() override { return &m_ranks; }
+	direct_transfers* direct() override { return &m_ranks; }
 	graph_devices* graphs() override { return m_graphs.is_available() ? &m_graphs : nullptr; }
 
 	std::size_t most_device_bytes() const override { return m_options.most_memory_bytes; }

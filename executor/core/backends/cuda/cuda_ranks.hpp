@@ -15,11 +15,11 @@
 #include "cuda_issuer.hpp"
 #include "cuda_lanes.hpp"
 #include "cuda_signals.hpp"
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 
 namespace celerity {
 
-class cuda_ranks final : public direct_devices {
+class cuda_ranks final : public direct_transfers {
   public:
 	cuda_ranks(const cuda_devices& devices, const cuda_lanes& lanes, cuda_issuer& issuer)
 	    : m_driver(devices.driver()), m_devices(devices), m_lanes(lanes), m_issuer(issuer) {}

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "cuda_driver.hpp"
 #include "cuda_lane.hpp"
 #include "scheduler/core/base/small_vector.hpp"

@@ -16,7 +16,7 @@
 #include <variant>
 #include <vector>
 
-#include "devices/direct_devices.hpp"
+#include "devices/direct_transfers.hpp"
 #include "cuda_graph.hpp"
 #include "cuda_lane.hpp"
 #include "cuda_signals.hpp"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from celerity_py import _native_testing
-from tests.support.engine_requests import FOUR_LANES, ONE_LANE, issue_all, submit
+from tests.support.issue_requests import FOUR_LANES, ONE_LANE, issue_all, submit
 
 
 def test_an_acknowledged_instruction_is_complete_only_when_somebody_says_so() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from celerity_py import _native_testing
-from tests.support.engine_requests import FOUR_LANES, OF_QUEUE, ONE_LANE, TWO_DEVICES, issue_all, submit
+from tests.support.issue_requests import FOUR_LANES, OF_QUEUE, ONE_LANE, TWO_DEVICES, issue_all, submit
 
 #: Instructions of higher queues that a waiting one of a lower queue lets pass.
 LONGEST_WAIT = 32

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from celerity_py import _native_testing
-from tests.support.engine_requests import (
+from tests.support.issue_requests import (
     FOUR_LANES,
     OF_QUEUE,
     ONE_LANE,

@@ -9,7 +9,7 @@ from celerity_py import _native_testing
 from tests.property.programs import Access, BufferDecl, Fence, HostTask, Kernel, Program, Reduction, Settings
 from tests.property.simulator import World
 from tests.support import mappers, uneven_mappers
-from tests.support.engine_requests import issue_all, submit
+from tests.support.issue_requests import issue_all, submit
 
 TWO_CLASSES = [("compute", 0, 2, 0)]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from celerity_py import _native_testing
-from tests.support.engine_requests import OF_QUEUE
 from tests.support.executor_harness import DEVICE0, DEVICE1, HOST, TRANSFER, USER, Record, Script, row, send_record
+from tests.support.issue_requests import OF_QUEUE
 
 BOX = row(0, 10)
 ON_THE_HOST = ("host", None, None)

@@ -56,7 +56,7 @@ struct engine_options {
 };
 
 /// An instruction, or several that are carried out as one, as the engine sees it.
-struct engine_request {
+struct issue_request {
 	instruction_id id;
 	instruction_key key;
 	instruction_priority priority = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine_requests.hpp"
+#include "issue_requests.hpp"
 
 #include <stdexcept>
 #include <variant>
@@ -16,8 +16,8 @@ constexpr std::uint64_t most_brief_bytes = 16384;
 
 } // namespace
 
-engine_request make_request(const instruction& item, const request_rules& rules) {
-	engine_request request;
+issue_request make_request(const instruction& item, const request_rules& rules) {
+	issue_request request;
 	request.id = item.id;
 	request.key = item.key;
 	request.priority = item.priority;

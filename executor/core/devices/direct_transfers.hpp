@@ -20,7 +20,7 @@ struct pull_operation {
 };
 
 /// The devices of a rank whose lanes exchange data with those of other ranks. Called as the backend is.
-class direct_devices {
+class direct_transfers {
   public:
 	/// Whether the event count is signalled when a peer writes a flag into this rank's segment. Otherwise the executor has to look.
 	virtual bool signals_flags() const = 0;
@@ -47,7 +47,7 @@ class direct_devices {
 	virtual void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) = 0;
 
   protected:
-	~direct_devices() = default;
+	~direct_transfers() = default;
 };
 
 } // namespace celerity

@@ -21,6 +21,6 @@ struct request_rules {
 	std::size_t num_devices = 1;
 };
 
-engine_request make_request(const instruction& item, const request_rules& rules);
+issue_request make_request(const instruction& item, const request_rules& rules);
 
 } // namespace celerity
