@@ -19,8 +19,13 @@ from celerity_py.cuda.kernel_folder import open_folder
 
 _log = logging.getLogger(__name__)
 
-HEADER_NAME: Final = "celerity_device.cuh"
-_RANDOM_NAME: Final = "celerity_random.cuh"
+#: Every kernel includes them.
+_HEADER_NAMES: Final = (
+    "celerity_device.cuh",
+    "celerity_operations.cuh",
+    "celerity_reducers.cuh",
+    "celerity_random.cuh",
+)
 _LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
@@ -42,7 +47,7 @@ class Program:
     def text(self) -> str:
         """The whole translation unit; the compiler counts the user's lines only."""
         lines = [
-            f'#include "{HEADER_NAME}"',
+            *(f'#include "{name}"' for name in _HEADER_NAMES),
             "using celerity::accessor;",
             "using celerity::reducer;",
             "using celerity::ordered_reducer;",
@@ -71,9 +76,9 @@ Compiler = Callable[[Program, str], Compiled]
 
 
 @functools.cache
-def header() -> bytes:
-    """The device header, with that of random numbers behind it."""
-    return b"".join((Path(__file__).parent / name).read_bytes() for name in (HEADER_NAME, _RANDOM_NAME))
+def headers() -> dict[bytes, bytes]:
+    """The texts of the device headers, by the names under which sources include them."""
+    return {name.encode(): (Path(__file__).parent / name).read_bytes() for name in _HEADER_NAMES}
 
 
 # ---- the compiler
@@ -90,7 +95,7 @@ def compile_with_nvrtc(program: Program, architecture: str) -> Compiled:
     supported = [number for number in nvrtc.getSupportedArchs() if number <= int(architecture)]
     is_known = int(architecture) in supported
     target = f"-arch=sm_{architecture}" if is_known else f"-arch=compute_{max(supported, default=architecture)}"
-    handle = nvrtc.createProgram(program.text, program.file_name, [header()], [HEADER_NAME.encode()])
+    handle = nvrtc.createProgram(program.text, program.file_name, [*headers().values()], [*headers()])
     try:
         nvrtc.addNameExpression(handle, program.name)
         try:
@@ -144,7 +149,7 @@ def is_cacheable(program: Program) -> bool:
 def key_of(program: Program, architecture: str, version: str) -> str:
     """The name of a result, which depends on everything that went into it."""
     parts = (version, architecture, program.text, program.name, *_BASE_OPTIONS, *program.options)
-    digest = hashlib.sha256(header())
+    digest = hashlib.sha256(b"".join(headers().values()))
     for part in parts:
         encoded = part.encode()
         digest.update(b"%d\n" % len(encoded) + encoded)

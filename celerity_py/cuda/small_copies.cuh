@@ -5,17 +5,8 @@
 // answers. Its flags lie in memory of the device: all arguments are constant. It puts small messages into inboxes, and looks for such messages in
 // its own.
 
-// The layout is that of cuda_small_copies::arguments. All blocks with the same y work on one part together.
-struct Part {
-	unsigned long long source, destination;
-	unsigned count[3], word_bytes;
-	long long source_stride[2], destination_stride[2];
-};
-template <int NUM_PARTS>
-struct Arguments {
-	unsigned long long num_parts;
-	Part parts[NUM_PARTS];
-};
+// The text of executor/core/devices/kernel_layouts.cuh comes before this one.
+using namespace celerity;
 
 // Many looks slow the GPU down: there are few blocks, and few looks at the stop, which lies in memory of the host.
 // After a stop nothing of this context may run, as it would take the data for good.
@@ -53,22 +44,22 @@ __device__ unsigned long long look_at(const volatile unsigned long long* word) {
 // Values wrap around.
 __device__ bool is_behind(unsigned now, unsigned expected) { return (int)(now - expected) < 0; }
 
-// Where word i of the part lies, from its first byte, in source and destination.
+// Where word i of a copy lies, from its first byte, in source and destination.
 template <typename Word>
-__device__ void locate(const Part& part, unsigned i, long long& from, long long& to) {
-	const unsigned run = i / part.count[0];
-	const long long word = i - run * part.count[0];
-	const long long plane = run / part.count[1];
-	const long long row = run - plane * part.count[1];
-	from = word * sizeof(Word) + row * part.source_stride[0] + plane * part.source_stride[1];
-	to = word * sizeof(Word) + row * part.destination_stride[0] + plane * part.destination_stride[1];
+__device__ void locate(const small_copy& rows, unsigned i, long long& from, long long& to) {
+	const unsigned run = i / rows.count[0];
+	const long long word = i - run * rows.count[0];
+	const long long plane = run / rows.count[1];
+	const long long row = run - plane * rows.count[1];
+	from = word * sizeof(Word) + row * rows.source_stride[0] + plane * rows.source_stride[1];
+	to = word * sizeof(Word) + row * rows.destination_stride[0] + plane * rows.destination_stride[1];
 }
 
 template <typename Word>
-__device__ void copy(const Part& part) {
-	const unsigned total = part.count[0] * part.count[1] * part.count[2];
-	const char* const source = reinterpret_cast<const char*>(part.source);
-	char* const destination = reinterpret_cast<char*>(part.destination);
+__device__ void copy(const small_copy& rows) {
+	const unsigned total = rows.count[0] * rows.count[1] * rows.count[2];
+	const char* const source = reinterpret_cast<const char*>(rows.source);
+	char* const destination = reinterpret_cast<char*>(rows.destination);
 	const unsigned stride = gridDim.x * blockDim.x;
 	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 	// Four loads at a time are under way: the data lies behind a link.
@@ -76,7 +67,7 @@ __device__ void copy(const Part& part) {
 		Word words[4];
 		long long from[4], to[4];
 #pragma unroll
-		for(int k = 0; k < 4; ++k) locate<Word>(part, i + k * stride, from[k], to[k]);
+		for(int k = 0; k < 4; ++k) locate<Word>(rows, i + k * stride, from[k], to[k]);
 #pragma unroll
 		for(int k = 0; k < 4; ++k)
 			// Another device has written it since this one looked last: past all caches.
@@ -86,88 +77,63 @@ __device__ void copy(const Part& part) {
 	}
 	for(; i < total; i += stride) {
 		long long from, to;
-		locate<Word>(part, i, from, to);
+		locate<Word>(rows, i, from, to);
 		*reinterpret_cast<Word*>(destination + to) = __ldcv(reinterpret_cast<const Word*>(source + from));
 	}
 }
 
-__device__ void copy_part(const Part& part) {
-	switch(part.word_bytes) {
-	case 16: copy<int4>(part); break;
-	case 8: copy<long long>(part); break;
-	case 4: copy<int>(part); break;
-	case 2: copy<short>(part); break;
-	default: copy<char>(part); break;
+__device__ void copy_rows(const small_copy& rows) {
+	switch(rows.word_bytes) {
+	case 16: copy<int4>(rows); break;
+	case 8: copy<long long>(rows); break;
+	case 4: copy<int>(rows); break;
+	case 2: copy<short>(rows); break;
+	default: copy<char>(rows); break;
 	}
 }
 
 template <typename Arguments>
 __device__ void copy_all(const Arguments& arguments) {
-	copy_part(arguments.parts[blockIdx.y]);
+	copy_rows(arguments.copies[blockIdx.y]);
 }
 
-// The layout is that of graph_flag. Between ranks there is a flag in host memory as well. Ranks that wait otherwise
-// look at it, and raise it alone.
-struct GraphFlag {
-	volatile unsigned long long* word;
-	unsigned long long value;
-	volatile unsigned* host;
-	unsigned host_value, put_number;
-};
-__device__ GraphFlag load(const GraphFlag* flag) { return flag != nullptr ? *flag : GraphFlag{}; }
+__device__ graph_flag load(const graph_flag* flag) { return flag != nullptr ? *flag : graph_flag{}; }
 
-// The layout is that of cuda_exchange::arguments.
-struct InboxWords {
-	unsigned long long address;
-	long long stride[2];
-	unsigned num_turns, bytes_per_turn;
-};
-struct ExchangedPart {
-	Part part;
-	const GraphFlag* flag;
-	InboxWords inbox;
-};
-struct ExchangeArguments {
-	unsigned num_parts, num_puts, num_raised, num_awaited, num_awaited_by_end, unused;
-	const volatile unsigned* stop;
-	const GraphFlag *raised[8], *awaited[8], *awaited_by_end[8];
-	ExchangedPart parts[8], puts[8];
-};
-
+// Between ranks there is a flag in host memory as well. Ranks that wait otherwise look at it, and raise it alone.
 // A look at the host's memory takes as long as ten looks at the device's, and holds up all threads that look.
-__device__ bool is_up(const GraphFlag& flag, unsigned look) {
-	if(flag.word != nullptr && look_at(flag.word) >= flag.value) return true;
-	if(flag.host == nullptr || (flag.word != nullptr && look % 64 != 0)) return false;
+__device__ bool is_up(const graph_flag& flag, unsigned look) {
+	if(flag.word != 0 && look_at((const volatile unsigned long long*)flag.word) >= flag.value) return true;
+	if(flag.host == nullptr || (flag.word != 0 && look % 64 != 0)) return false;
 	return !is_behind(look_at(flag.host), flag.host_value);
 }
 
-__device__ void raise(const GraphFlag& flag) {
+__device__ void raise(const graph_flag& flag) {
 	__threadfence_system();
-	if(flag.word != nullptr) *flag.word = flag.value;
-	if(flag.host != nullptr) *flag.host = flag.host_value;
+	if(flag.word != 0) *(volatile unsigned long long*)flag.word = flag.value;
+	if(flag.host != nullptr) *(volatile unsigned*)flag.host = flag.host_value;
 }
 
-// Words of four bytes of a part, and where they lie from its first byte.
-__device__ unsigned num_inbox_words(const Part& part) { return part.count[0] * part.count[1] * part.count[2] * (part.word_bytes / 4); }
-__device__ void locate_in_inbox(const ExchangedPart& exchanged, unsigned i, long long& outside, long long& destination, long long& inbox) {
-	const Part& part = exchanged.part;
-	const unsigned words_per_run = part.count[0] * (part.word_bytes / 4), run = i / words_per_run;
-	const long long word = i - run * words_per_run, plane = run / part.count[1], row = run - plane * part.count[1];
-	outside = word * 4 + row * part.source_stride[0] + plane * part.source_stride[1];
-	destination = word * 4 + row * part.destination_stride[0] + plane * part.destination_stride[1];
+// Words of four bytes of a copy, and where they lie from its first byte.
+__device__ unsigned num_inbox_words(const small_copy& rows) { return rows.count[0] * rows.count[1] * rows.count[2] * (rows.word_bytes / 4); }
+__device__ void locate_in_inbox(const exchanged_copy& exchanged, unsigned i, long long& outside, long long& destination, long long& inbox) {
+	const small_copy& rows = exchanged.copy;
+	const unsigned words_per_run = rows.count[0] * (rows.word_bytes / 4), run = i / words_per_run;
+	const long long word = i - run * words_per_run, plane = run / rows.count[1], row = run - plane * rows.count[1];
+	outside = word * 4 + row * rows.source_stride[0] + plane * rows.source_stride[1];
+	destination = word * 4 + row * rows.destination_stride[0] + plane * rows.destination_stride[1];
 	inbox = word * 8 + row * exchanged.inbox.stride[0] + plane * exchanged.inbox.stride[1];
 }
-__device__ char* inbox_of(const InboxWords& inbox, unsigned message) {
+__device__ char* inbox_of(const inbox_words& inbox, unsigned message) {
 	return (char*)inbox.address + (unsigned long long)(message % inbox.num_turns) * inbox.bytes_per_turn;
 }
 
 // Eight bytes arrive together: a word with the number of the right message is the right one.
-__device__ void put(const ExchangedPart& stored, const GraphFlag& flag) {
+__device__ void put(const exchanged_copy& stored, const graph_flag& flag) {
 	char* const words = inbox_of(stored.inbox, flag.put_number);
-	for(unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < num_inbox_words(stored.part); i += gridDim.x * blockDim.x) {
+	for(unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < num_inbox_words(stored.copy); i += gridDim.x * blockDim.x) {
 		long long from, unused, to;
 		locate_in_inbox(stored, i, from, unused, to);
-		const unsigned word = *(const unsigned*)(stored.part.source + from);
+		const unsigned word = *(const unsigned*)(stored.copy.source + from);
 		asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(words + to), "r"(word), "r"(flag.put_number) : "memory");
 	}
 }
@@ -175,9 +141,9 @@ __device__ void put(const ExchangedPart& stored, const GraphFlag& flag) {
 // Takes the words out of the inbox once they are there. If the flag is up before, they are fetched: the message may
 // not come, or a later one has overwritten it. At first one warp of a block looks, and most looks at the flag are
 // those of its first thread: many looks hold up data.
-__device__ void take(const ExchangedPart& taken, const GraphFlag& flag, const volatile unsigned* stop, volatile unsigned& is_flag_up) {
+__device__ void take(const exchanged_copy& taken, const graph_flag& flag, const volatile unsigned* stop, volatile unsigned& is_flag_up) {
 	const char* const words = inbox_of(taken.inbox, flag.put_number);
-	const unsigned total = num_inbox_words(taken.part), first = blockIdx.x * blockDim.x + threadIdx.x;
+	const unsigned total = num_inbox_words(taken.copy), first = blockIdx.x * blockDim.x + threadIdx.x;
 	const auto take_word = [&](unsigned i, bool is_stored) {
 		long long from, to, in_inbox;
 		locate_in_inbox(taken, i, from, to, in_inbox);
@@ -191,24 +157,24 @@ __device__ void take(const ExchangedPart& taken, const GraphFlag& flag, const vo
 			}
 			if(is_flag_up == 0) return false;
 			__threadfence_system();
-			word = __ldcv((const unsigned*)(taken.part.source + from));
+			word = __ldcv((const unsigned*)(taken.copy.source + from));
 			return true;
 		});
-		if(is_stored) *(unsigned*)(taken.part.destination + to) = word;
+		if(is_stored) *(unsigned*)(taken.copy.destination + to) = word;
 	};
 	if(threadIdx.x < 32 && first < total) take_word(first, false);
 	__syncthreads();
 	for(unsigned i = first; i < total; i += gridDim.x * blockDim.x) take_word(i, true);
 }
 
-__device__ void await(const GraphFlag& flag, const volatile unsigned* stop) {
+__device__ void await(const graph_flag& flag, const volatile unsigned* stop) {
 	look_until(stop, [&](unsigned look) { return is_up(flag, look); });
 }
 
 // The first row has one block with work. It raises the flags, as the fence before them would wait for data that is
 // under way, and waits for those that no copy needs. Blocks that wait may fill a small GPU: flags are up before, and a
 // reader then fetches what has not come.
-extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArguments arguments) {
+extern "C" __global__ void celerity_exchange(const __grid_constant__ exchange_arguments arguments) {
 	__shared__ volatile unsigned is_flag_up;
 	if(blockIdx.y == 0) {
 		if(blockIdx.x != 0) return;
@@ -219,36 +185,31 @@ extern "C" __global__ void celerity_exchange(const __grid_constant__ ExchangeArg
 	}
 	const unsigned row = blockIdx.y - 1;
 	if(threadIdx.x == 0) is_flag_up = 0;
-	const GraphFlag own = load(row < arguments.num_parts ? arguments.parts[row].flag : nullptr);
+	const graph_flag own = load(row < arguments.num_copies ? arguments.copies[row].flag : nullptr);
 	if(row < arguments.num_puts) {
-		const GraphFlag flag = load(arguments.puts[row].flag);
+		const graph_flag flag = load(arguments.puts[row].flag);
 		if(flag.put_number != 0) put(arguments.puts[row], flag);
 	}
-	if(row >= arguments.num_parts) return;
-	const ExchangedPart& part = arguments.parts[row];
-	const bool may_come = own.put_number != 0 && part.inbox.address != 0;
+	if(row >= arguments.num_copies) return;
+	const exchanged_copy& fetched = arguments.copies[row];
+	const bool may_come = own.put_number != 0 && fetched.inbox.address != 0;
 	if(threadIdx.x < arguments.num_awaited) {
 		await(*arguments.awaited[threadIdx.x], arguments.stop);
-	} else if(threadIdx.x == arguments.num_awaited && part.flag != nullptr && !may_come) {
+	} else if(threadIdx.x == arguments.num_awaited && fetched.flag != nullptr && !may_come) {
 		await(own, arguments.stop);
 	}
 	__syncthreads();
 	if(may_come) {
-		take(part, own, arguments.stop, is_flag_up);
+		take(fetched, own, arguments.stop, is_flag_up);
 	} else {
-		copy_part(part.part);
+		copy_rows(fetched.copy);
 	}
 }
 
-struct FlagArguments {
-	GraphFlag* destination;
-	unsigned long long count;
-	GraphFlag flags[120];
-};
-extern "C" __global__ void celerity_set_flags(const __grid_constant__ FlagArguments arguments) {
+extern "C" __global__ void celerity_set_flags(const __grid_constant__ flag_arguments arguments) {
 	if(threadIdx.x < arguments.count) arguments.destination[threadIdx.x] = arguments.flags[threadIdx.x];
 }
-extern "C" __global__ void celerity_advance_flags(GraphFlag* flags, unsigned long long count) {
+extern "C" __global__ void celerity_advance_flags(graph_flag* flags, unsigned long long count) {
 	for(unsigned long long i = threadIdx.x; i < count; i += blockDim.x) {
 		++flags[i].value;
 		if(flags[i].put_number != 0 && ++flags[i].put_number == 0) flags[i].put_number = 1;
@@ -256,5 +217,5 @@ extern "C" __global__ void celerity_advance_flags(GraphFlag* flags, unsigned lon
 }
 
 // A launch takes the longer, the more bytes of arguments it has.
-extern "C" __global__ void celerity_few_copies(const __grid_constant__ Arguments<2> arguments) { copy_all(arguments); }
-extern "C" __global__ void celerity_many_copies(const __grid_constant__ Arguments<8> arguments) { copy_all(arguments); }
+extern "C" __global__ void celerity_few_copies(const __grid_constant__ small_copy_arguments<few_small_copies> arguments) { copy_all(arguments); }
+extern "C" __global__ void celerity_many_copies(const __grid_constant__ small_copy_arguments<max_small_copies> arguments) { copy_all(arguments); }

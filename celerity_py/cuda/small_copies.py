@@ -9,7 +9,11 @@ from typing import Any, Final
 
 from celerity_py.cuda.contexts import on_device
 
-_SOURCE: Final = Path(__file__).with_suffix(".cuh").read_text()
+#: One text, as CuPy's cache on disk does not look at files that a source includes.
+_SOURCE: Final = "".join(
+    (Path(__file__).parents[1] / name).read_text().replace("#pragma once\n", "")
+    for name in ("executor/core/devices/kernel_layouts.cuh", "cuda/small_copies.cuh")
+)
 
 _FUNCTIONS = (
     "celerity_few_copies",

@@ -76,7 +76,7 @@ void check_waits_of_parts() {
 	options.ordinals = {0, 1};
 	options.may_spin = false;
 	options.graphs = true;
-	options.small_copies.assign(2, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
+	options.small_copies.assign(2, {handle_of(small_copies_function<few_small_copies>), handle_of(small_copies_function<max_small_copies>),
 	                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});
 	cuda_backend backend(options, completions);
 	auto* const graphs = backend.graphs();

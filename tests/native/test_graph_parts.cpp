@@ -82,7 +82,7 @@ class device {
 			}
 			m_place = ready.at(random() % ready.size());
 			m_current = &m_part.nodes[m_place];
-			check(m_current->raised.size() <= cuda_small_copies::max_parts && m_current->awaited.size() <= cuda_small_copies::max_parts, "a kernel has slots");
+			check(m_current->raised.size() <= max_small_copies && m_current->awaited.size() <= max_small_copies, "a kernel has slots");
 			for(const auto flag : m_current->raised) {
 				const auto& word = m_part.words.at(flag);
 				check(word.device != m_part.device, "a device raises flags in the memory of others");

@@ -19,7 +19,9 @@ import celerity_py.configuration
 ROOT = Path(__file__).parents[2]
 EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
 HEADERS = (
-    *(f"cuda/{name}.cuh" for name in ("celerity_device", "celerity_random", "small_copies")),
+    *(f"cuda/celerity_{name}.cuh" for name in ("device", "operations", "random", "reducers")),
+    "cuda/small_copies.cuh",
+    "executor/core/devices/kernel_layouts.cuh",
     "fusion/fused_operations.cuh",
     "fusion/fused_types.cuh",
     "reductions/cuda_reductions.cuh",

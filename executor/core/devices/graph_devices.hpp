@@ -11,23 +11,12 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "kernel_layouts.cuh"
 #include "memory/nd_copy.hpp"
 #include "native_launch.hpp"
 #include "scheduler/core/base/small_vector.hpp"
 
 namespace celerity {
-
-/// A flag between two ranks, or two devices of a rank, that a kernel of a graph raises, or for which it waits. Kernels read it in this layout.
-struct graph_flag {
-	std::uint64_t word = 0; ///< on the device that waits; reached when it holds `value` or a later one. 0: there is none
-	std::uint64_t value = 0;
-	/// Between ranks: raised as well, for ranks that wait otherwise; a rank that waits looks at it, too, as other ranks may not raise the word.
-	std::uint32_t* host = nullptr;
-	std::uint32_t host_value = 0;
-	/// The number of the message whose data comes into an inbox, besides; 0: the one side does not put it there, or the other side does not look there.
-	std::uint32_t put_number = 0;
-};
-static_assert(sizeof(graph_flag) == 32);
 
 /// Memory of a device, into which a kernel of a graph on another device puts the data of a message. Behind each word of four bytes it writes the number of
 /// the message, so that the data needs no flag: the device that waits looks at the words themselves. As in the protocol LL of NCCL. A

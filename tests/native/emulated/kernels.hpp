@@ -141,100 +141,76 @@ inline void reduce_values(void* const* const parameters) {
 }
 inline const emulated_cuda::function reduce_function{std::vector<std::size_t>(5, sizeof(std::uint64_t)), reduce_values};
 
-struct small_copy {
-	std::uint64_t source, destination;
-	std::uint32_t count[3], word_bytes;
-	std::int64_t source_stride[2], destination_stride[2];
-};
-template <std::size_t NumParts>
-struct small_copies {
-	std::uint64_t num_parts;
-	small_copy parts[NumParts];
-};
-
 inline void raise(const shared_flag& flag) {
 	std::atomic_ref(*flag.address).store(flag.value, std::memory_order_release);
 	emulated_cuda::count_flag_write();
 }
 
-inline bool is_stopped(const auto& arguments) { return arguments.stop != nullptr && std::atomic_ref(*arguments.stop).load() != 0; }
+inline bool is_stopped(const exchange_arguments& arguments) {
+	return arguments.stop != nullptr && std::atomic_ref(*const_cast<unsigned*>(arguments.stop)).load() != 0;
+}
 
-inline void copy_part(const small_copy& part) {
-	for(std::uint64_t plane = 0; plane < part.count[2]; ++plane) {
-		for(std::uint64_t row = 0; row < part.count[1]; ++row) {
-			const auto offset = [&](const std::int64_t* const stride) {
+inline void copy_rows(const small_copy& rows) {
+	for(std::uint64_t plane = 0; plane < rows.count[2]; ++plane) {
+		for(std::uint64_t row = 0; row < rows.count[1]; ++row) {
+			const auto offset = [&](const long long* const stride) {
 				return static_cast<std::int64_t>(row) * stride[0] + static_cast<std::int64_t>(plane) * stride[1];
 			};
-			std::memcpy(reinterpret_cast<std::byte*>(part.destination) + offset(part.destination_stride),
-			    reinterpret_cast<const std::byte*>(part.source) + offset(part.source_stride), part.count[0] * part.word_bytes);
+			std::memcpy(reinterpret_cast<std::byte*>(rows.destination) + offset(rows.destination_stride),
+			    reinterpret_cast<const std::byte*>(rows.source) + offset(rows.source_stride), rows.count[0] * rows.word_bytes);
 		}
 	}
 }
 
-template <typename Arguments>
+template <unsigned NumCopies>
 void copy_small(void* const* const parameters) {
-	const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-	if(arguments.num_parts > std::size(arguments.parts)) die("the kernel has too few parts");
-	for(std::uint64_t i = 0; i < arguments.num_parts; ++i) copy_part(arguments.parts[i]);
+	const auto& arguments = *static_cast<const small_copy_arguments<NumCopies>*>(parameters[0]);
+	if(arguments.num_copies > NumCopies) die("the kernel has too few places for copies");
+	for(std::uint64_t i = 0; i < arguments.num_copies; ++i) copy_rows(arguments.copies[i]);
 }
 
-template <typename Arguments>
-inline const emulated_cuda::function small_copies_function{{sizeof(Arguments)}, copy_small<Arguments>};
+template <unsigned NumCopies>
+inline const emulated_cuda::function small_copies_function{{sizeof(small_copy_arguments<NumCopies>)}, copy_small<NumCopies>};
 
 struct exchange {
-	struct inbox_words {
-		std::uint64_t address;
-		std::int64_t stride[2];
-		std::uint32_t num_turns, bytes_per_turn;
-		/// Calls f(byte from the first one of the part's array, word in the inbox, its offset in the destination).
-		void for_each_word(const small_copy& part, const std::uint32_t message, const auto& f) const {
-			const auto inbox = address + std::uint64_t{message % num_turns} * bytes_per_turn;
-			for(std::int64_t plane = 0; plane < part.count[2]; ++plane) {
-				for(std::int64_t row = 0; row < part.count[1]; ++row) {
-					for(std::int64_t word = 0; word < part.count[0] * part.word_bytes / 4; ++word) {
-						const auto at = [&](const std::int64_t* const strides) { return row * strides[0] + plane * strides[1]; };
-						f(word * 4 + at(part.source_stride), std::atomic_ref(*reinterpret_cast<std::uint64_t*>(inbox + word * 8 + at(stride))),
-						    word * 4 + at(part.destination_stride));
-					}
+	/// Calls f(byte from the first one of the copy's array, word in the inbox, its offset in the destination).
+	static void for_each_word(const exchanged_copy& exchanged, const std::uint32_t message, const auto& f) {
+		const auto& [rows, flag, words] = exchanged;
+		const auto inbox = words.address + std::uint64_t{message % words.num_turns} * words.bytes_per_turn;
+		for(std::int64_t plane = 0; plane < rows.count[2]; ++plane) {
+			for(std::int64_t row = 0; row < rows.count[1]; ++row) {
+				for(std::int64_t word = 0; word < rows.count[0] * rows.word_bytes / 4; ++word) {
+					const auto at = [&](const auto* const strides) { return row * strides[0] + plane * strides[1]; };
+					f(word * 4 + at(rows.source_stride), std::atomic_ref(*reinterpret_cast<std::uint64_t*>(inbox + word * 8 + at(words.stride))),
+					    word * 4 + at(rows.destination_stride));
 				}
 			}
 		}
-	};
-	struct exchanged_part {
-		small_copy part;
-		const graph_flag* flag;
-		inbox_words inbox;
-	};
-	struct arguments {
-		std::uint32_t num_parts, num_puts, num_raised, num_awaited, num_awaited_by_end, unused;
-		std::uint32_t* stop;
-		const graph_flag *raised[8], *awaited[8], *awaited_by_end[8];
-		exchanged_part parts[8], puts[8];
-	};
+	}
 	using word_ref = std::atomic_ref<std::uint64_t>;
 
 	static bool is_up(const graph_flag& flag) {
 		return (flag.word != 0 && std::atomic_ref(*reinterpret_cast<std::uint64_t*>(flag.word)).load(std::memory_order_acquire) >= flag.value)
 		       || (flag.host != nullptr && is_reached({flag.host, flag.host_value}));
 	}
-	static bool may_come(const exchanged_part& fetched) { return fetched.inbox.address != 0 && fetched.flag->put_number != 0; }
-	static bool has_come(const exchanged_part& fetched) {
+	static bool may_come(const exchanged_copy& fetched) { return fetched.inbox.address != 0 && fetched.flag->put_number != 0; }
+	static bool has_come(const exchanged_copy& fetched) {
 		if(!may_come(fetched)) return false;
 		bool is_all_here = true;
-		fetched.inbox.for_each_word(fetched.part, fetched.flag->put_number, [&](std::int64_t, const word_ref word, std::int64_t) {
+		for_each_word(fetched, fetched.flag->put_number, [&](std::int64_t, const word_ref word, std::int64_t) {
 			is_all_here = is_all_here && word.load(std::memory_order_acquire) >> 32 == fetched.flag->put_number;
 		});
 		return is_all_here;
 	}
 	/// This is asked again and again, and the flags may have gone to other messages.
 	static bool may_go(void* const* const parameters) {
-		const auto& given = *static_cast<const arguments*>(parameters[0]);
+		const auto& given = *static_cast<const exchange_arguments*>(parameters[0]);
 		for(std::uint32_t i = 0; i < given.num_puts; ++i) {
 			const auto& stored = given.puts[i];
 			if(stored.flag->put_number == 0) continue;
-			stored.inbox.for_each_word(stored.part, stored.flag->put_number, [&](const std::int64_t from, const word_ref word, std::int64_t) {
+			for_each_word(stored, stored.flag->put_number, [&](const std::int64_t from, const word_ref word, std::int64_t) {
 				std::uint32_t data = 0;
-				std::memcpy(&data, reinterpret_cast<const std::byte*>(stored.part.source) + from, sizeof data);
+				std::memcpy(&data, reinterpret_cast<const std::byte*>(stored.copy.source) + from, sizeof data);
 				word.store(std::uint64_t{stored.flag->put_number} << 32 | data, std::memory_order_release);
 			});
 		}
@@ -246,45 +222,40 @@ struct exchange {
 			}
 			if(flag.host != nullptr && !is_reached({flag.host, flag.host_value})) raise({flag.host, flag.host_value});
 		}
-		const auto is_part_ready = [](const exchanged_part& fetched) { return fetched.flag == nullptr || has_come(fetched) || is_up(*fetched.flag); };
+		const auto is_copy_ready = [](const exchanged_copy& fetched) { return fetched.flag == nullptr || has_come(fetched) || is_up(*fetched.flag); };
 		const auto are_up = [](const graph_flag* const* const flags, const std::uint32_t count) {
 			return std::all_of(flags, flags + count, [](const graph_flag* const flag) { return is_up(*flag); });
 		};
 		return is_stopped(given)
 		       || (are_up(given.awaited, given.num_awaited) && are_up(given.awaited_by_end, given.num_awaited_by_end)
-		           && std::all_of(given.parts, given.parts + given.num_parts, is_part_ready));
+		           && std::all_of(given.copies, given.copies + given.num_copies, is_copy_ready));
 	}
 	static void run(void* const* const parameters) {
-		const auto& given = *static_cast<const arguments*>(parameters[0]);
+		const auto& given = *static_cast<const exchange_arguments*>(parameters[0]);
 		if(is_stopped(given)) return emulated_cuda::trap();
-		for(std::uint32_t i = 0; i < given.num_parts; ++i) {
-			const auto& fetched = given.parts[i];
+		for(std::uint32_t i = 0; i < given.num_copies; ++i) {
+			const auto& fetched = given.copies[i];
 			num_taken += has_come(fetched) ? 1 : 0;
 			if(!may_come(fetched)) {
-				copy_part(fetched.part);
+				copy_rows(fetched.copy);
 				continue;
 			}
 			// One by one: a later message may overwrite this one meanwhile, whose flag is up then.
-			fetched.inbox.for_each_word(fetched.part, fetched.flag->put_number, [&](const std::int64_t from, const word_ref word, const std::int64_t to) {
+			for_each_word(fetched, fetched.flag->put_number, [&](const std::int64_t from, const word_ref word, const std::int64_t to) {
 				const auto seen = word.load(std::memory_order_acquire);
 				auto data = static_cast<std::uint32_t>(seen);
-				if(seen >> 32 != fetched.flag->put_number) std::memcpy(&data, reinterpret_cast<const std::byte*>(fetched.part.source) + from, sizeof data);
-				std::memcpy(reinterpret_cast<std::byte*>(fetched.part.destination) + to, &data, sizeof data);
+				if(seen >> 32 != fetched.flag->put_number) std::memcpy(&data, reinterpret_cast<const std::byte*>(fetched.copy.source) + from, sizeof data);
+				std::memcpy(reinterpret_cast<std::byte*>(fetched.copy.destination) + to, &data, sizeof data);
 			});
 		}
 	}
 
-	/// Parts that came into an inbox.
+	/// Copies whose data came into an inbox.
 	static inline std::atomic<std::uint64_t> num_taken{0};
 };
 
-struct flags_to_set {
-	graph_flag* destination;
-	std::uint64_t count;
-	graph_flag flags[120];
-};
 inline void set_flags(void* const* const parameters) {
-	const auto& given = *static_cast<const flags_to_set*>(parameters[0]);
+	const auto& given = *static_cast<const flag_arguments*>(parameters[0]);
 	std::copy_n(given.flags, given.count, given.destination);
 }
 
@@ -296,8 +267,8 @@ inline void advance_flags(void* const* const parameters) {
 	});
 }
 
-inline const emulated_cuda::function exchange_function{{sizeof(exchange::arguments)}, exchange::run, exchange::may_go};
-inline const emulated_cuda::function set_flags_function{{sizeof(flags_to_set)}, set_flags};
+inline const emulated_cuda::function exchange_function{{sizeof(exchange_arguments)}, exchange::run, exchange::may_go};
+inline const emulated_cuda::function set_flags_function{{sizeof(flag_arguments)}, set_flags};
 inline const emulated_cuda::function advance_flags_function{{sizeof(void*), sizeof(std::uint64_t)}, advance_flags};
 
 inline cuda::function handle_of(const emulated_cuda::function& function) {

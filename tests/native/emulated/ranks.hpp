@@ -186,7 +186,7 @@ class rank {
 		options.may_spin = false;
 		options.graphs = m_how.replays && (m_number % 2 == 0 || m_how.odd_ranks_have_graphs);
 		options.graphs_exchange = true;
-		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<small_copies<2>>), handle_of(small_copies_function<small_copies<8>>),
+		options.small_copies.assign(m_how.num_devices, {handle_of(small_copies_function<few_small_copies>), handle_of(small_copies_function<max_small_copies>),
 		                                                   handle_of(exchange_function), handle_of(set_flags_function), handle_of(advance_flags_function)});
 		const auto reductions = std::make_shared<cuda_reductions>();
 		reductions->add(reduction_op::sum, scalar_type::uint32, std::vector(m_how.num_devices, handle_of(reduce_function)));

@@ -15,7 +15,7 @@ cuda_copies::cuda_copies(const cuda_devices& devices, const std::vector<cuda_sma
 	for(std::size_t d = 0; d < kernels.size(); ++d) m_small_copies[d].set_functions(kernels[d]);
 }
 
-static_assert(max_gathered_boxes <= cuda_small_copies::max_parts);
+static_assert(max_gathered_boxes <= max_small_copies);
 
 void cuda_copies::gather(const cuda_lane& lane, const std::vector<copy_operation>& gathered) {
 	auto& small = m_small_copies[lane.device()];

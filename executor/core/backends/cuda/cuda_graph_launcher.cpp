@@ -180,7 +180,7 @@ void cuda_graph_launcher::issue_exchange(cuda_lane& lane, const cuda_graph& grap
 			cuda_copies::add(small, copies[i]);
 		}
 	}
-	exchange.fetch(small.parts());
+	exchange.fetch(small.copies());
 	exchange.launch(m_driver, small.compiled().exchange, lane.stream(), cuda::to_device_pointer(m_stop_word));
 }
 
@@ -240,7 +240,7 @@ void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits
 void cuda_graph_launcher::set_flags(const cuda_lane& lane, const cuda_graph_step& step) {
 	auto& small = m_copies.small(lane.device());
 	const auto table = step.graph->flag(step.part->device, 0);
-	if(step.flags.size() <= cuda_small_copies::flags_per_launch) return small.set_flags(m_driver, lane.stream(), step.flags, table);
+	if(step.flags.size() <= flags_per_launch) return small.set_flags(m_driver, lane.stream(), step.flags, table);
 	if(m_flag_stream == nullptr) m_driver.check(m_driver.stream_create(&m_flag_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
 	const auto& next = step.graph->take_next_table(*step.part);
 	m_driver.check(m_driver.stream_wait_event(m_flag_stream, next.is_taken, 0), "cuStreamWaitEvent");

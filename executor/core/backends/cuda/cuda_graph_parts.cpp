@@ -13,7 +13,7 @@ namespace celerity {
 
 namespace {
 
-constexpr std::size_t most_flags = cuda_small_copies::max_parts;
+constexpr std::size_t most_flags = max_small_copies;
 /// Of a device in a graph. Further copies are fetched.
 constexpr std::size_t most_inbox_bytes = std::size_t{8} << 20;
 constexpr std::size_t inbox_alignment_bytes = 128;

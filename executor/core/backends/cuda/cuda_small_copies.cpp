@@ -8,27 +8,27 @@ namespace celerity {
 namespace {
 
 constexpr std::uint32_t copy_threads_per_block = 256;
-constexpr std::uint32_t max_copy_blocks_per_part = 64;
+constexpr std::uint32_t max_blocks_per_copy = 64;
 constexpr std::uint64_t largest_word_bytes = 16;
 
 } // namespace
 
 void cuda_small_copies::clear() {
-	m_arguments.num_parts = 0;
+	m_arguments.num_copies = 0;
 	m_total_bytes = 0;
 	m_most_words = 0;
 }
 
-cuda_small_copies::part cuda_small_copies::part_of(const void* const source, void* const destination, const strided_copy& copy) {
-	part p{};
+small_copy cuda_small_copies::of(const void* const source, void* const destination, const strided_copy& copy) {
+	small_copy p{};
 	p.source = reinterpret_cast<std::uintptr_t>(source) + copy.source_offset_bytes;
 	p.destination = destination == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(destination) + copy.destination_offset_bytes;
 	std::uint64_t common = p.source | p.destination | copy.run_bytes | largest_word_bytes;
 	for(std::size_t i = 0; i < 2; ++i) {
 		const auto& loop = copy.loops[i];
 		p.count[i + 1] = static_cast<std::uint32_t>(loop.count); // as max_bytes is
-		p.source_stride_bytes[i] = static_cast<std::int64_t>(loop.source_stride_bytes);
-		p.destination_stride_bytes[i] = static_cast<std::int64_t>(loop.destination_stride_bytes);
+		p.source_stride[i] = static_cast<std::int64_t>(loop.source_stride_bytes);
+		p.destination_stride[i] = static_cast<std::int64_t>(loop.destination_stride_bytes);
 		if(loop.count > 1) common |= loop.source_stride_bytes | loop.destination_stride_bytes;
 	}
 	p.word_bytes = static_cast<std::uint32_t>(common & -common); // the lowest bit that is set anywhere
@@ -44,26 +44,21 @@ bool cuda_small_copies::add(const void* const source, void* const destination, c
 
 void cuda_small_copies::add_of_any_size(const void* const source, void* const destination, const strided_copy& copy) {
 	m_total_bytes += copy.run_bytes * copy.num_runs();
-	auto& p = m_arguments.parts[m_arguments.num_parts++];
-	p = part_of(source, destination, copy);
+	auto& p = m_arguments.copies[m_arguments.num_copies++];
+	p = of(source, destination, copy);
 	m_most_words = std::max(m_most_words, p.count[0] * p.count[1] * p.count[2]);
 }
 
-std::vector<cuda_small_copies::part> cuda_small_copies::parts() const {
-	const auto all = std::span(m_arguments.parts).first(m_arguments.num_parts);
-	return {all.begin(), all.end()};
-}
-
 std::uint32_t cuda_small_copies::num_blocks() const {
-	return std::clamp<std::uint32_t>((m_most_words + copy_threads_per_block - 1) / copy_threads_per_block, 1, max_copy_blocks_per_part);
+	return std::clamp<std::uint32_t>((m_most_words + copy_threads_per_block - 1) / copy_threads_per_block, 1, max_blocks_per_copy);
 }
 
 void cuda_small_copies::launch(const cuda::driver& driver, const cuda::stream stream) const {
-	if(m_arguments.num_parts == 0) return;
-	const auto function = m_arguments.num_parts <= few_parts ? m_functions.few : m_functions.many;
-	void* parameters[] = {const_cast<arguments*>(&m_arguments)}; // the driver copies them
+	if(m_arguments.num_copies == 0) return;
+	const auto function = m_arguments.num_copies <= few_small_copies ? m_functions.few : m_functions.many;
+	void* parameters[] = {const_cast<small_copy_arguments<max_small_copies>*>(&m_arguments)}; // the driver copies them
 	driver.check(
-	    driver.launch(function, num_blocks(), static_cast<unsigned>(m_arguments.num_parts), 1, copy_threads_per_block, 1, 1, 0, stream, parameters, nullptr),
+	    driver.launch(function, num_blocks(), static_cast<unsigned>(m_arguments.num_copies), 1, copy_threads_per_block, 1, 1, 0, stream, parameters, nullptr),
 	    "cuLaunchKernel");
 }
 
@@ -71,10 +66,10 @@ void cuda_small_copies::set_flags(const cuda::driver& driver, const cuda::stream
     const cuda::device_pointer destination) const {
 	flag_arguments given{};
 	for(std::size_t first = 0; first < flags.size(); first += given.count) {
-		const auto some = flags.subspan(first, std::min(flags.size() - first, given.flags.size()));
-		given.destination = destination + first * sizeof(graph_flag);
+		const auto some = flags.subspan(first, std::min<std::size_t>(flags.size() - first, flags_per_launch));
+		given.destination = reinterpret_cast<graph_flag*>(destination) + first;
 		given.count = some.size();
-		std::copy(some.begin(), some.end(), given.flags.begin());
+		std::copy(some.begin(), some.end(), given.flags);
 		void* parameters[] = {&given};
 		driver.check(driver.launch(m_functions.set_flags, 1, 1, 1, 128, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
 	}

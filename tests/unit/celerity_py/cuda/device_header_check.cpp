@@ -9,7 +9,7 @@
 
 #include "device_on_host.hpp"
 
-#include "celerity_device.cuh"
+#include "celerity_reducers.cuh"
 
 using celerity::accessor;
 using celerity::chunk;

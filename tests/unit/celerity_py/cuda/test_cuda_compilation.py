@@ -21,7 +21,7 @@ from celerity_py.cuda.compilation import (
     Program,
     cache_folder,
     compile_cached,
-    header,
+    headers,
     is_cacheable,
     key_of,
 )
@@ -69,7 +69,7 @@ def test_a_result_depends_on_everything_that_went_into_it() -> None:
 
 def test_a_result_depends_on_the_device_header(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key_of(PROGRAM, "90", "13.0")
-    monkeypatch.setattr("celerity_py.cuda.compilation.header", lambda: header() + b" ")
+    monkeypatch.setattr("celerity_py.cuda.compilation.headers", lambda: headers() | {b"celerity_random.cuh": b" "})
     assert key_of(PROGRAM, "90", "13.0") != before
 
 
@@ -178,7 +178,7 @@ def test_the_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_the_compiler_counts_the_lines_of_the_user_only() -> None:
     lines = Program("first\nsecond", "inner::f", (), ("static_assert(true);",)).text.splitlines()
-    assert lines[0] == '#include "celerity_device.cuh"'
+    assert lines[:2] == ['#include "celerity_device.cuh"', '#include "celerity_operations.cuh"']
     assert lines[lines.index("first") - 1] == '#line 1 "f.cu"'
     assert lines[-1] == "static_assert(true);"
 

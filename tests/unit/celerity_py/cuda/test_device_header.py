@@ -111,7 +111,7 @@ def test_elements_that_are_arrays_lie_as_those_of_numpy(lines: dict[str, list[st
 
 
 def test_the_executor_packs_as_many_boxes_as_the_header_takes() -> None:
-    header = compilation.header().decode()
+    header = compilation.headers()[b"celerity_device.cuh"].decode()
     packed = (ROOT / "executor/core/backends/cuda/cuda_function.hpp").read_text()
     (in_header,) = re.findall(r"constexpr int max_boxes = (\d+);", header)
     (in_executor,) = re.findall(r"constexpr std::size_t max_checked_boxes = (\d+);", packed)

@@ -39,9 +39,10 @@ def compile_source(text: str, architecture: str, options: tuple[str, ...]) -> st
     nvrtc = _compiler()
     assert nvrtc is not None
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    headers = (ctypes.c_char_p * 1)(compilation.header())
-    names = (ctypes.c_char_p * 1)(compilation.HEADER_NAME.encode())
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"program.cu", 1, headers, names) == 0
+    count = len(compilation.headers())
+    texts = (ctypes.c_char_p * count)(*compilation.headers().values())
+    names = (ctypes.c_char_p * count)(*compilation.headers())
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"program.cu", count, texts, names) == 0
     try:
         given = [f"-arch=sm_{architecture}", *options]
         arguments = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))

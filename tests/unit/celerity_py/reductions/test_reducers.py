@@ -19,7 +19,7 @@ from celerity_py.reductions.operations import OPERATIONS
 from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from tests.support.scripts import line_of, run
 
-HEADER = Path(celerity_py.__file__).parent / "cuda" / "celerity_device.cuh"
+HEADER = Path(celerity_py.__file__).parent / "cuda" / "celerity_operations.cuh"
 OWNER: Any = SimpleNamespace(describe=lambda: 'kernel "add" (submitted at app.py:12)')
 
 
@@ -103,5 +103,4 @@ def test_half_an_item_does_not_vanish_in_an_integer_sum(tmp_path: Path) -> None:
 def test_python_the_core_and_the_device_header_know_the_same_operations() -> None:
     assert (*OPERATIONS, "callable") == _native.REDUCTION_OPERATIONS
     types = re.findall(r"^struct (\w+) \{\};$", HEADER.read_text(), flags=re.MULTILINE)
-    boundaries = ["ends", "wrap"]
-    assert types == [*boundaries, *(operation.device_type for operation in OPERATIONS.values()), *PLACED]
+    assert types == [*(operation.device_type for operation in OPERATIONS.values()), *PLACED]

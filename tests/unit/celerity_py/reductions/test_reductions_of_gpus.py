@@ -26,7 +26,7 @@ COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
-    lines = ['#include "device_on_host.hpp"', '#include "celerity_device.cuh"']
+    lines = ['#include "device_on_host.hpp"', '#include "celerity_reducers.cuh"']
     for op, dtype in CASES:
         name = f"{op}_{dtype}"
         lines += [f"namespace {name}_ {{", program_of(op, dtype).source, "}"]
