@@ -8,6 +8,7 @@ instructions for one item (`lowering`), and these become text (`emission`, on th
     structures   equal texts, and how many a function may give
     kernels      function + chunk -> FusedKernel
       emission     passes -> C++
+        ordering     in which order an item carries out instructions, loads and stores
         lowering     expressions of a pass -> instructions, equal ones once
       planning     statements -> passes and scratch memory, by hazards in memory
         walks        what an item loads, shared by planning and lowering

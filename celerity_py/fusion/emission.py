@@ -15,6 +15,7 @@ import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
 from celerity_py.fusion.lowering import Body, Instruction, Place, lower
+from celerity_py.fusion.ordering import steps_of
 
 if TYPE_CHECKING:
     from celerity_py.fusion.memories import Memory
@@ -83,25 +84,18 @@ class _PassText:
         self._launch = launch
         self._fixes_distances = fixes_distances
         self._body: Body = lower(one)
-        self._order = {statement: place for place, statement in enumerate(one.statements)}
-        self._lines: list[str] = []
-        self._written: set[int] = set()
 
     def text(self, name: str) -> str:
         """An item's function, and the one that runs all items: loops on the host, a thread per item with CUDA.
 
         Vector loads and several rows per thread belong into the second one.
         """
-        for statement in self._pass.statements:
-            self._write(self._body.values[statement])
-            for number in self._overwritten_by(statement):
-                self._write(number)
-            if not self._is_in_vain(statement):
-                self._store(statement)
+        steps = steps_of(self._pass, self._body)
+        lines = [self._line(step) if isinstance(step, int) else self._store(step) for step in steps]
         dims = range(len(self._pass.box))
         arguments = "".join(f", int64 c{dim}" for dim in dims)
         values = "".join(f", c{dim}" for dim in dims)
-        body = "\n".join(f"  {line}" for line in self._lines)
+        body = "\n".join(f"  {line}" for line in lines)
         loops = "".join(map(self._loop, dims))
         return (
             f"CELERITY_ITEM void {name}_item(const launch& l{arguments}) {{\n{body}\n}}\n"
@@ -115,50 +109,8 @@ class _PassText:
             return f"CELERITY_LOOP({_GRID_AXES[behind]}, {dim}, {low}, {high}) "
         return f"CELERITY_SERIAL({dim}, {low}, {high}) "
 
-    def _overwritten_by(self, statement: Statement) -> list[int]:
-        """Loads of later statements that must come before this one stores."""
-        here = self._order[statement]
-        return [number for number, after in self._loads_from(statement.memory) if after < here]
-
-    def _loads_from(self, memory: Memory) -> list[tuple[int, int]]:
-        """The loads from a memory, each with the place of the statement that it comes after in this pass, or -1."""
-        places = ((number, one.detail) for number, one in enumerate(self._body.instructions) if one.operation == "load")
-        return [
-            (number, self._order.get(place.load.after, -1))  # type: ignore[arg-type]
-            for number, place in places
-            if isinstance(place, Place) and place.load.memory.key == memory.key
-        ]
-
-    def _is_in_vain(self, statement: Statement) -> bool:
-        """Whether a later statement stores all the same elements, and nothing loads them in between."""
-        here, box = self._order[statement], statement.items().box
-        for later in self._pass.statements[here + 1 :]:
-            pairs = zip(box, later.items().box, strict=True)
-            if later.memory.key == statement.memory.key and all(a >= c and b <= d for (a, b), (c, d) in pairs):
-                there = self._order[later]
-                return not any(here <= after < there for _, after in self._loads_from(statement.memory))
-        return False
-
-    def _write(self, root: int) -> None:
-        """Write an instruction behind those that it needs."""
-        stack = [root]
-        while stack:
-            number = stack[-1]
-            if number in self._written:
-                stack.pop()
-                continue
-            instruction = self._body.instructions[number]
-            need = self._body.needs.get(number)
-            needed = instruction.operands if need is None else (need, *instruction.operands)
-            missing = [one for one in needed if one not in self._written]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            self._written.add(number)
-            self._lines.append(self._line(number, instruction, need))
-
-    def _line(self, number: int, instruction: Instruction, need: int | None) -> str:
+    def _line(self, number: int) -> str:
+        instruction, need = self._body.instructions[number], self._body.needs.get(number)
         kind = type_name(instruction.dtype)
         value = self._value(instruction)
         if need is not None:
@@ -193,14 +145,11 @@ class _PassText:
             case name:
                 return f"op_{name}({operands})"
 
-    def _store(self, statement: Statement) -> None:
+    def _store(self, statement: Statement) -> str:
         mask = self._body.masks.get(statement)
         items = statement.items()
         text = f"*{self._address(statement.memory, items.stored)} = v{self._body.values[statement]};"
-        if mask is not None:
-            self._write(mask)
-            text = f"if (v{mask}) {text}"
-        self._lines.append(text)
+        return text if mask is None else f"if (v{mask}) {text}"
 
     def _address(self, memory: Memory, where: Positions) -> str:
         place, first = self._launch.memories.index(memory), self._launch.first_stride(memory)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import celerity_py.fusion.emission
 import celerity_py.fusion.lowering
+import celerity_py.fusion.ordering
 import celerity_py.fusion.planning
 import celerity_py.fusion.storages
 import celerity_py.fusion.trace
@@ -43,7 +43,7 @@ def _ignore_overlaps(patch: pytest.MonkeyPatch) -> None:
 
 
 def _load_late(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(celerity_py.fusion.emission._PassText, "_overwritten_by", lambda self, statement: [])
+    patch.setattr(celerity_py.fusion.ordering._Ordering, "_overwritten_by", lambda self, statement: [])
 
 
 def _forget_what_was_overwritten(patch: pytest.MonkeyPatch) -> None:

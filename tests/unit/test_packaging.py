@@ -48,7 +48,7 @@ INSTALLED = {
     """,
     "celerity_py/fusion": """
         __init__ arrays calls coordinates emission functions kernels lowering memories mistakes nodes operations
-        planning scalars storages structures trace walks
+        ordering planning scalars storages structures trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
