@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The operations of reductions, and how each combines two elements of each type. Of any order of the elements, as NumPy computes it.
+// The operations of reductions: how each combines two elements of each type, as NumPy does, and its identity.
 #pragma once
 
 #include "celerity_device.cuh"

@@ -40,21 +40,6 @@ enum class remote_waits : std::uint8_t {
 template <>
 inline constexpr std::array<const char*, 3> names_of<remote_waits>{"none", "pulls", "answers"};
 
-/// The order of issue among instructions of one kind and one queue.
-enum class kernel_order : std::uint8_t {
-	age,          ///< The oldest goes first.
-	path,         ///< The one with the longest way to the end goes first, as far as later instructions are known; then as `predecessors`.
-	predecessors, ///< The one with the fewest dependencies goes first; then the oldest.
-};
-template <>
-inline constexpr std::array<const char*, 3> names_of<kernel_order>{"age", "path", "predecessors"};
-
-struct engine_options {
-	remote_waits remote = remote_waits::pulls;
-	bool lanes_wait = true; ///< for each other. False, to measure the cost: the host waits for all predecessors before it issues an instruction
-	kernel_order order = kernel_order::age;
-};
-
 /// An instruction, or several that are carried out as one, as the engine sees it.
 struct issue_request {
 	instruction_id id;

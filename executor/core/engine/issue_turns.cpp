@@ -7,8 +7,8 @@ namespace celerity {
 
 void issue_turns::refine_order(const slot_type slot, const std::size_t num_dependencies) {
 	engine_node& n = m_nodes[slot];
-	if(m_order != kernel_order::age) n.order += most_dependencies - static_cast<issue_order>(std::min<std::size_t>(num_dependencies, most_dependencies));
-	if(queue_of(n.order) > 0 || m_order == kernel_order::path) urge_predecessors(slot);
+	if(m_prefers_few) n.order += most_dependencies - static_cast<issue_order>(std::min<std::size_t>(num_dependencies, most_dependencies));
+	if(queue_of(n.order) > 0 || m_prefers_paths) urge_predecessors(slot);
 }
 
 // Not past horizons and epochs, which would pass it on to everything. Paths have an end, so that a chain costs no more than its length times that.
@@ -18,7 +18,7 @@ void issue_turns::urge_predecessors(const slot_type slot) {
 		const engine_node& n = m_nodes[m_urged.back()];
 		m_urged.pop_back();
 		const queue_priority queue = queue_of(n.order);
-		const issue_order path = m_order == kernel_order::path ? std::min(path_of(n) + 1, longest_path) : 0;
+		const issue_order path = m_prefers_paths ? std::min(path_of(n) + 1, longest_path) : 0;
 		for(const auto id : n.predecessors) {
 			const slot_type earlier = m_nodes.find(id);
 			if(earlier == engine_nodes::no_slot) continue;

@@ -10,6 +10,15 @@
 
 namespace celerity {
 
+/// The order of issue among instructions of one kind and one queue.
+enum class kernel_order : std::uint8_t {
+	age,          ///< The oldest goes first.
+	path,         ///< The one with the longest way to the end goes first, as far as later instructions are known; then as `predecessors`.
+	predecessors, ///< The one with the fewest dependencies goes first; then the oldest.
+};
+template <>
+inline constexpr std::array<const char*, 3> names_of<kernel_order>{"age", "path", "predecessors"};
+
 class issue_turns {
   public:
 	using slot_type = engine_nodes::slot_type;
@@ -17,7 +26,8 @@ class issue_turns {
 	static constexpr std::uint32_t most_brief = 16;
 
 	issue_turns(engine_nodes& nodes, const lane_pool& lanes, const kernel_order order)
-	    : m_nodes(nodes), m_lanes(lanes), m_order(order), m_waiting(2 * lanes.num_classes()), m_places(2 * lanes.num_classes()) {}
+	    : m_nodes(nodes), m_lanes(lanes), m_prefers_few(order != kernel_order::age), m_prefers_paths(order == kernel_order::path),
+	      m_waiting(2 * lanes.num_classes()), m_places(2 * lanes.num_classes()) {}
 
 	/// There is a queue of this priority. From the second priority on, lanes keep places free of lower queues, for work that may yet come.
 	void announce(const queue_priority queue) { m_queues |= queue_set_of(queue); }
@@ -28,7 +38,7 @@ class issue_turns {
 
 	/// A new node has its edges. If there is more to its order than age: the rest of its order, and what that means for its predecessors.
 	void order_among_others(const slot_type slot, const std::size_t num_dependencies) {
-		if(m_nodes[slot].order >= least_of_raised_queues || m_order != kernel_order::age) [[unlikely]]
+		if(m_nodes[slot].order >= least_of_raised_queues || m_prefers_few) [[unlikely]]
 			refine_order(slot, num_dependencies);
 	}
 
@@ -73,7 +83,8 @@ class issue_turns {
 
 	engine_nodes& m_nodes;
 	const lane_pool& m_lanes;
-	const kernel_order m_order;
+	const bool m_prefers_few;   ///< dependencies
+	const bool m_prefers_paths; ///< long ways to the end
 	ready_queue m_ready;
 	std::vector<ready_queue> m_waiting;  ///< by class of places: ready, but the class is full
 	std::vector<std::uint32_t> m_places; ///< by class of places: taken while lanes were shared

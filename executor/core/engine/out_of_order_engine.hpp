@@ -23,6 +23,12 @@
 
 namespace celerity {
 
+struct engine_options {
+	remote_waits remote = remote_waits::pulls;
+	bool lanes_wait = true; ///< for each other. False, to measure the cost: the host waits for all predecessors before it issues an instruction
+	kernel_order order = kernel_order::age;
+};
+
 class out_of_order_engine {
   public:
 	struct completed_instruction {
