@@ -7,6 +7,7 @@ reductions, Python types of values. The second submit with the same kinds finds 
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
@@ -280,7 +281,10 @@ class _Matcher:
         if parameter.kind != "scalar":
             need = "an access such as buffer.read(mapper)" if parameter.kind == "accessor" else "celerity.reduction()"
             self._refuse(position, parameter, what, f"The kernel needs {need} there.")
-        if not isinstance(value, _NUMBERS):
+        if isinstance(value, ctypes.c_void_p):
+            if parameter.dtype != np.uint64:
+                self._refuse(position, parameter, what, "An address is an `unsigned long long` of the kernel.")
+        elif not isinstance(value, _NUMBERS):
             self._refuse(position, parameter, what, "The values that a CudaKernel takes are numbers.")
         assert parameter.dtype is not None
         if parameter.dtype.kind == "b" and not isinstance(value, bool | np.bool_):
@@ -332,6 +336,8 @@ def _convert(value: Any, parameter: Parameter, position: int, submission: Submis
     """A number of the kind that the parameter is, with the same value."""
     dtype = parameter.dtype
     assert dtype is not None
+    if isinstance(value, ctypes.c_void_p):
+        value = value.value or 0
     why = f"does not convert to {dtype}"
     try:
         if dtype.kind in "iu":

@@ -37,7 +37,8 @@ _REMEDIES: Final = {
     "group": " All ranks take part in the tasks of each group. For some of the ranks alone, divide the communicator in "
     "the task: part.comm.Split(colour).",
     "plain arguments": " The numbers are digests of all arguments but accesses: print these arguments on each rank. "
-    "Values of celerity.rank(), of a clock, or of random numbers without a seed differ.",
+    "Values of celerity.rank(), of a clock, or of random numbers without a seed differ. An address of memory goes to a "
+    "CudaKernel as ctypes.c_void_p(address), which is not compared.",
 }
 _REMEDY_FOR_THREADS: Final = (
     " Several threads have submitted, and chance may decide which one is first: submit from one thread, or join() each "

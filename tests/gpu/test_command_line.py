@@ -32,5 +32,4 @@ def test_a_rank_computes_in_the_live_view() -> None:
     program = str(REPOSITORY / "cluster_jobs" / "apps" / "wave_sim.py")
     outcome = run(program, "--size", "8192", "--steps", "40000", variables={"CELERITY_LIVE": "1"})
     assert outcome.status == 0, outcome.output + outcome.errors
-    assert ", rank 0: " in outcome.errors
-    assert "computing " in outcome.errors
+    assert "   computing   " in outcome.errors

@@ -7,6 +7,7 @@ there and those it has to leave, so that the source depends on the types of the 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from itertools import product
 from typing import Any, Protocol
@@ -194,5 +195,5 @@ def _coordinates(n: int, ndim: int) -> str:
     return ", ".join(coordinates if ndim > 1 else ["e"])
 
 
-def _address(values: Values) -> int:
-    return int(values.__array_interface__["data"][0])
+def _address(values: Values) -> ctypes.c_void_p:
+    return ctypes.c_void_p(values.__array_interface__["data"][0])

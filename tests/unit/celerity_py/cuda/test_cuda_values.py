@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from typing import Any
 
@@ -40,6 +41,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
         ("float2", 1 + 2j, np.complex64(1 + 2j).tobytes()),
         ("float2", 3, np.complex64(3).tobytes()),
         ("double2", np.complex64(1 - 1j), np.complex128(1 - 1j).tobytes()),
+        ("unsigned long long", ctypes.c_void_p(2**48), struct.pack("Q", 2**48)),
+        ("unsigned long long", ctypes.c_void_p(None), struct.pack("Q", 0)),
     ],
 )
 def test_values_become_what_the_kernel_declares(gpus: FakeGpus, declared: str, value: Any, packed: bytes) -> None:
@@ -72,6 +75,11 @@ def test_values_that_would_change_are_refused(gpus: FakeGpus, declared: str, val
     text = f"argument 2, {value!r} of type {type(value).__name__}, does not fit the parameter `{declared} x`"
     assert text in str(caught.value)
     assert "fake_gpus.py:" in str(caught.value)
+
+
+def test_an_address_needs_a_parameter_that_holds_it(gpus: FakeGpus) -> None:
+    with pytest.raises(UsageError, match=r"An address is an `unsigned long long` of the kernel"):
+        prepare(gpus, "long long x", ctypes.c_void_p(1))
 
 
 def test_complex_and_other_values_may_be_mixed(gpus: FakeGpus) -> None:
