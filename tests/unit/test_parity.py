@@ -126,6 +126,13 @@ def test_each_named_test_has_cases() -> None:
     ] == []
 
 
+def test_each_row_with_a_test_names_one_that_needs_neither_gpus_nor_slurm() -> None:
+    rows: dict[int, set[str]] = {}
+    for row, file, _ in _named():
+        rows.setdefault(row, set()).add(file.split("/", maxsplit=1)[0])
+    assert [row for row, folders in rows.items() if folders <= RUN_ELSEWHERE.keys()] == []
+
+
 def test_what_does_not_run_here_is_told() -> None:
     """It ends as skipped, with the list as its reason, unless all named tests run in `make test` on this host."""
     named = _named()

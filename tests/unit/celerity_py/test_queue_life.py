@@ -33,6 +33,26 @@ def test_the_runtime_ends_with_the_last_queue_and_starts_again() -> None:
         assert lifecycle.current() is not runtime
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_many_queues_feed_one_program_order(devices: int) -> None:
+    def advance(chunk: celerity.Chunk, out: celerity.View, step: int) -> None:
+        out[chunk.box] = 2 * out[chunk.box] + step  # another order gives another number
+
+    celerity.configure(devices=f"cpu:{devices}")
+    with celerity.Queue() as queue:
+        values = celerity.Buffer.from_array(np.ones(10))
+        queues = [celerity.Queue() for _ in range(5)]
+        for step in range(40):
+            queues[step % 5].parallel_for(values.shape, advance, values.read_write(access.one_to_one()), step)
+        for other in queues:
+            other.close()
+        result = queue.fence(values).result(20)
+    expected = 1
+    for step in range(40):
+        expected = 2 * expected + step
+    assert result.tolist() == [expected] * 10
+
+
 def test_a_buffer_may_come_before_the_first_queue() -> None:
     buffer = celerity.Buffer.from_array(np.arange(4))
     with celerity.Queue() as queue:
