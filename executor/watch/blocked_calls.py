@@ -29,7 +29,6 @@ class _Call(NamedTuple):
     submission: int
     line: str
     activity: Activity
-    began_s: float
     at_line_since_s: float
     idle_since_s: float  # infinity while the thread uses processor time
 
@@ -123,7 +122,7 @@ class BlockedCalls:
         known = self._calls.get(thread)
         if known is None or known.ticket != call.ticket:
             activity = Activity(Path(f"/proc/self/task/{thread}"), now_s)
-            return _Call(call.ticket, call.submission, line, activity, now_s, now_s, float("inf"))
+            return _Call(call.ticket, call.submission, line, activity, now_s, float("inf"))
         idle_since_s = float("inf") if known.activity.is_busy(now_s) else min(known.idle_since_s, now_s)
         at_line_since_s = known.at_line_since_s if line == known.line else now_s
         return known._replace(line=line, at_line_since_s=at_line_since_s, idle_since_s=idle_since_s)

@@ -5,18 +5,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from celerity_py.executor.quantities import format_bytes
-from celerity_py.tools.cli.words import (
-    CommandError,
-    add_command,
-    check_output,
-    check_timelines,
-    failure_of_file,
-    names_files,
-)
+from celerity_py.tools.cli.words import add_command, add_timelines, reading_timelines
 from celerity_py.vocabulary.tables import Table, write_tables
 
 if TYPE_CHECKING:
@@ -35,31 +27,17 @@ def add_to(commands: Commands) -> None:
         "Make a page of HTML with advice, figures and a timeline of a run.",
         "With the files of two runs, the page compares them. Prints the greatest findings.",
     )
-    files = parser.add_argument(
-        "files",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="the timelines of all ranks, as CELERITY_TRACE=out wrote them; those of a second run may follow",
-    )
-    output = parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the page to write")
-    for action in (files, output):
-        names_files(action)
+    which = "the timelines of all ranks, as CELERITY_TRACE=out wrote them; those of a second run may follow"
+    add_timelines(parser, which, "the page to write")
 
 
 def execute(options: argparse.Namespace) -> int:
     """Read the files, write the page, and print its gist."""
     from celerity_py.tools.report.make import make_report
 
-    check_timelines(options.files, options.output)
-    check_output(options.output, "report.html")
-    try:
+    with reading_timelines(options, "report.html"):
         report = make_report(options.files)
         size = options.output.write_bytes(report.page.encode())
-    except OSError as error:
-        raise failure_of_file(error, options.output) from None
-    except ValueError as error:
-        raise CommandError(str(error)) from None
     parts: list[Table | str] = [f"{options.output}, {format_bytes(size)}: {report.title}"]
     for heading, findings in report.findings.items():
         parts.append(Table([(finding,) for finding in findings[:_MOST_FINDINGS]], heading, is_cut=True))

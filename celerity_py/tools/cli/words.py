@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +64,34 @@ def check_output(path: Path, example: str) -> None:
         raise CommandError(str(error)) from None
 
 
-def check_timelines(files: Sequence[Path], output: Path) -> None:
+def add_timelines(parser: argparse.ArgumentParser, which: str, output: str) -> None:
+    """Add the arguments of a command that reads timelines, `files`, and writes a file, `output`, with their help."""
+    names_files(parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=which))
+    names_files(parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=output))
+
+
+@contextmanager
+def reading_timelines(options: argparse.Namespace, example: str) -> Iterator[None]:
+    """Check the arguments of `add_timelines`, and carry out a block that reads the one and writes the other.
+
+    Args:
+        options: The parsed arguments.
+        example: The name of such an output.
+
+    Raises:
+        CommandError: If files cannot be read or written, or a file is no timeline.
+    """
+    _check_timelines(options.files, options.output)
+    check_output(options.output, example)
+    try:
+        yield
+    except OSError as error:
+        raise failure_of_file(error, options.output) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _check_timelines(files: Sequence[Path], output: Path) -> None:
     """Refuse names that are no files to read timelines from, and an output that would overwrite one.
 
     Raises:
