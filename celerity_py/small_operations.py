@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -258,11 +259,11 @@ def _check_copy(into: BufferRecord, out_of: BufferRecord, there: Box, here: Box)
 
 
 class _Work(NamedTuple):
-    """A kernel for any buffer: in Python, and in CUDA C++ for elements `$T` and `$D` dimensions."""
+    """A kernel for any buffer: in Python, and in CUDA C++."""
 
     name: str
     on_arrays: Callable[..., None]
-    source: str
+    source: str  # the name of a file of `cuda/small_operations/`
     kinds: str = NUMBERS  # of the dtypes for which there is CUDA C++
     keeps_integers: bool = True  # in sums; otherwise float64, in which no sum of squares wraps around
 
@@ -301,56 +302,12 @@ def _find_in_array(chunk: Chunk, flags: View, found: Reducer) -> None:
     found.combine(chunk.xp.any(flags[chunk.box]))
 
 
-_FILL: Final = _Work(
-    "queue.fill",
-    _fill_array,
-    """
-__global__ void work(celerity::chunk<$D> chunk, accessor<$T, $D> target, $T value) {
-    const auto item = chunk.item();
-    if (chunk.contains(item)) target[item] = value;
-}
-""",
-)
+_FILL: Final = _Work("queue.fill", _fill_array, "fill")
 #: An array of the shape of the buffer.
 _ASSIGN: Final = _Work("queue.fill", _assign_array, "", kinds="")
-_COPY: Final = _Work(
-    "queue.copy",
-    _copy_array,
-    """
-__global__ void work(celerity::chunk<$D> chunk, accessor<$T, $D> target, accessor<const $T, $D> source,
-                     long long shift_0, long long shift_1, long long shift_2) {
-    const auto item = chunk.item();
-    if (!chunk.contains(item)) return;
-    const long long shift[3] = {shift_0, shift_1, shift_2};
-    auto from = item;
-    for (int d = 0; d < $D; ++d) from.index[d] += shift[d];
-    target[item] = source[from];
-}
-""",
-)
-_FIND: Final = _Work(
-    "queue.any",
-    _find_in_array,
-    """
-__global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> flags,
-                     reducer<bool, celerity::logical_or> found) {
-    const auto item = chunk.item();
-    if (chunk.contains(item) && celerity::detail::is_true(flags[item])) found.combine(true);
-}
-""",
-)
-_DOT: Final = _Work(
-    "queue.dot",
-    _dot_arrays,
-    """
-__global__ void work(celerity::chunk<$D> chunk, accessor<const $T, $D> u, accessor<const $T, $D> v,
-                     reducer<$S, celerity::sum> total) {
-    const auto item = chunk.item();
-    total.combine_block(chunk.contains(item) ? ($S)u[item] * ($S)v[item] : total.identity());
-}
-""",
-    kinds="iuf",
-)
+_COPY: Final = _Work("queue.copy", _copy_array, "copy")
+_FIND: Final = _Work("queue.any", _find_in_array, "any")
+_DOT: Final = _Work("queue.dot", _dot_arrays, "dot", kinds="iuf")
 _NORM: Final = _DOT._replace(name="queue.norm", on_arrays=_norm_arrays, keeps_integers=False)
 #: In which dtype the products of elements add up, by the kind of the elements.
 _SUMS: Final = {"i": "int64", "u": "uint64", "f": "float64", "c": "complex128"}
@@ -361,10 +318,11 @@ def _kernel_for(work: _Work, dtype: np.dtype[Any], ndim: int) -> Kernel:
     """In CUDA C++ if it has the dtype: a kernel in Python would take the interpreter from the program."""
     cuda: Any = work.on_arrays
     if dtype.name in _native.SCALAR_TYPES and dtype.isnative and dtype.kind in work.kinds:
-        source = work.source.replace("$T", SPELLINGS[dtype.name]).replace("$D", str(ndim))
+        lines = [f"using T = {SPELLINGS[dtype.name]};", f"constexpr int D = {ndim};"]
         if dtype.kind in _SUMS:
-            source = source.replace("$S", SPELLINGS[work.sum_of(dtype)])
-        cuda = CudaKernel(source, "work")
+            lines.append(f"using S = {SPELLINGS[work.sum_of(dtype)]};")
+        text = (Path(__file__).parent / "cuda" / "small_operations" / f"{work.source}.cuh").read_text()
+        cuda = CudaKernel("\n".join([*lines, text]), "work")
     return kernel(cpu=work.on_arrays, cuda=cuda, name=work.name)
 
 

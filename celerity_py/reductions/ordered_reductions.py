@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,16 +32,7 @@ if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
 
 _MOST_BLOCKS: Final = 1 << 20
-_SOURCE: Final = """
-__global__ void work(celerity::chunk<1> chunk, accessor<const $T, 1> blocks, accessor<$T, $D> result, long long count,
-                     bool includes_current) {
-    using celerity::$OP;
-    auto total = celerity::detail::identity<$OP, $T>();
-    for (long long i = threadIdx.x; i < count; i += blockDim.x) total = celerity::detail::fold<$OP>(total, blocks(i));
-    total = celerity::detail::fold_block<$OP>(total);
-    if (threadIdx.x == 0) result($0) = includes_current ? celerity::detail::fold<$OP>(result($0), total) : total;
-}
-"""
+_SOURCE: Final = Path(__file__).with_suffix(".cuh").read_text()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +148,5 @@ def _blocks_of(target: Buffer[Any], count: int) -> Buffer[Any]:
 
 @functools.cache
 def _kernel_for(op: str, dtype: str, ndim: int) -> CudaKernel:
-    source = _SOURCE.replace("$OP", OPERATIONS[op].device_type).replace("$T", SPELLINGS[dtype])
-    source = source.replace("$D", str(ndim)).replace("$0", ", ".join("0" * ndim))
-    return CudaKernel(source, "work", block=(256,))
+    types = f"using T = {SPELLINGS[dtype]};\nusing Op = celerity::{OPERATIONS[op].device_type};\n"
+    return CudaKernel(f"{types}constexpr int D = {ndim};\n{_SOURCE}", "work", block=(256,))

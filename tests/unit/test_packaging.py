@@ -21,10 +21,12 @@ EXTENSION = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
 HEADERS = (
     *(f"cuda/celerity_{name}.cuh" for name in ("device", "operations", "random", "reducers")),
     "cuda/small_copies.cuh",
+    *(f"cuda/small_operations/{name}.cuh" for name in ("any", "copy", "dot", "fill")),
     "executor/core/devices/kernel_layouts.cuh",
     "fusion/fused_operations.cuh",
     "fusion/fused_types.cuh",
     "reductions/cuda_reductions.cuh",
+    "reductions/ordered_reductions.cuh",
 )
 PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
 

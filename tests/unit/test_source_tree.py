@@ -149,6 +149,18 @@ def test_one_module_imports_mpi() -> None:
     assert importers == {"executor/network/mpi_library.py"}
 
 
+def test_one_module_reads_the_settings() -> None:
+    read = re.compile(r"""(?:environ(?:\.get|\.pop|\.setdefault)?|getenv)[\[(]\s*f?["']_?CELERITY_""")
+    assert read.search('os.environ.get("CELERITY_POLL")') is not None
+    readers = {
+        str(path.relative_to(ROOT))
+        for folder in ("celerity_py", "scheduler", "executor")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in SUFFIXES and read.search(path.read_text())
+    }
+    assert readers <= {"celerity_py/configuration.py"}
+
+
 def test_no_file_is_longer_than_a_reader_takes_in() -> None:
     lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in _sources(*SUFFIXES)}
     longer = {path: count for path, count in lines.items() if count > MAX_LINES}

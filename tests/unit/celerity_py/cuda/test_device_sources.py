@@ -7,11 +7,13 @@ import ctypes
 import importlib
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from celerity_py import CudaKernel, small_operations
 from celerity_py.cuda import compilation, small_copies
 from celerity_py.cuda.compilation import Program
 from celerity_py.reductions.cuda_reductions import program_of
@@ -80,10 +82,27 @@ def _ordered(op: str, dtype: str) -> Program:
     return Program(kernel.source, kernel.name)
 
 
+def _small(name: str, dtype: str, ndim: int) -> Program:
+    kernel = small_operations._kernel_for(getattr(small_operations, name), np.dtype(dtype), ndim).cuda
+    assert isinstance(kernel, CudaKernel)
+    return Program(kernel.source, kernel.name)
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "reductions": _reductions,
     "ordered-sum": lambda: _ordered("sum", "float64"),
     "ordered-product": lambda: _ordered("prod", "float32"),
+    **{
+        f"{name[1:].lower()}-{dtype}-{ndim}": partial(_small, name, dtype, ndim)
+        for name, dtypes in (
+            ("_FILL", ("bool", "complex64")),
+            ("_COPY", ("int8", "complex128")),
+            ("_FIND", ("bool", "complex64")),
+            ("_DOT", ("int32", "float64")),
+            ("_NORM", ("uint8", "float32")),
+        )
+        for dtype, ndim in zip(dtypes, (0, 3), strict=True)
+    },
     "wave_sim": lambda: _application("wave_sim", "WAVE_STEP_SOURCE", "wave_step", "1,8,4"),
     "jacobi": lambda: _application("jacobi", "SOURCE", "relax", "1,4,4"),
     "matmul": lambda: _application("matmul", "MULTIPLY_SOURCE", "multiply", "1,8,4"),
