@@ -3,12 +3,14 @@
 
 A call with symbolic arguments records what the function does (`calls`). The record is a list of statements, which
 assign expressions to memory (`trace`, `nodes`). They are grouped into passes (`planning`). Each pass becomes
-instructions for one item (`lowering`), and these become text (`emission`, on the arithmetic of `fused_operations.cuh`).
+instructions for one item (`lowering`), and these become text (`emission`, on the tiles of `fused_tiles.cuh`).
 
     structures   equal texts, and how many a function may give
     kernels      function + chunk -> FusedKernel
       emission     passes -> C++
         ordering     in which order an item carries out instructions, loads and stores
+        launches     what a launch gives, and how it is made
+        tiling       the items of a thread, and what they load together
         lowering     expressions of a pass -> instructions, equal ones once
       planning     statements -> passes and scratch memory, by hazards in memory
         walks        what an item loads, shared by planning and lowering

@@ -4,27 +4,17 @@
 
 #ifdef __CUDACC__
 #define CELERITY_ITEM static __device__ __forceinline__
-#define CELERITY_MEMBER __device__
+#define CELERITY_MEMBER __device__ __forceinline__
 #define CELERITY_KERNEL extern "C" __global__
-#define CELERITY_LAUNCH const launch
 #define CELERITY_MATH ::
-// The items of a dimension of a buffer: the last one is x. A grid of any size does.
-#define CELERITY_LOOP(axis, dim, low, high) \
-	for(int64 c##dim = low + static_cast<int64>(blockIdx.axis) * blockDim.axis + threadIdx.axis, end##dim = high; c##dim < end##dim; \
-	    c##dim += static_cast<int64>(gridDim.axis) * blockDim.axis)
-#else
+#else // whoever includes this on a host declares blockIdx, threadIdx, blockDim and gridDim, and calls kernels thread by thread
 #include <cmath>
 #include <cstring>
 #define CELERITY_ITEM static inline
 #define CELERITY_MEMBER
 #define CELERITY_KERNEL extern "C"
-#define CELERITY_LAUNCH const launch&
 #define CELERITY_MATH std::
-// The items of a dimension of a buffer.
-#define CELERITY_LOOP(axis, dim, low, high) CELERITY_SERIAL(dim, low, high)
 #endif
-// The items of a dimension of elements.
-#define CELERITY_SERIAL(dim, low, high) for(int64 c##dim = low, end##dim = high; c##dim < end##dim; ++c##dim)
 
 namespace fused {
 
@@ -46,12 +36,14 @@ struct complex {
 	T re, im;
 };
 
-// What a launch gives: addresses of the elements at the origins, strides in bytes, numbers, and scalars of 16 bytes each.
-struct launch {
-	char* const* memories;
-	const int64* strides;
-	const int64* numbers;
-	const char* scalars;
+// What a launch gives, by value and without gaps: addresses of the elements at the origins, strides in bytes, numbers,
+// and scalars of 16 bytes each.
+template <int Memories, int Strides, int Numbers, int Scalars>
+struct launch_of {
+	char* memories[Memories > 0 ? Memories : 1];
+	int64 strides[Strides > 0 ? Strides : 1];
+	int64 numbers[Numbers > 0 ? Numbers : 1];
+	char scalars[16 * (Scalars > 0 ? Scalars : 1)];
 };
 
 template <typename T>
@@ -60,11 +52,11 @@ CELERITY_ITEM T* element(char* address) {
 }
 
 template <typename T>
-CELERITY_ITEM T scalar(const launch& l, int place) {
-	return *reinterpret_cast<const T*>(l.scalars + 16 * place);
+CELERITY_ITEM T scalar(const char* scalars, int place) {
+	T result;
+	CELERITY_MATH memcpy(&result, scalars + 16 * place, sizeof(T));
+	return result;
 }
-
-CELERITY_ITEM bool inside(int64 position, int64 low, int64 high) { return position >= low && position < high; }
 
 // ---- types
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,10 +13,17 @@ from celerity_py.fusion.calls import call
 from celerity_py.fusion.emission import emit
 from celerity_py.fusion.planning import plan
 from celerity_py.fusion.scalars import Parameter, as_element
+from celerity_py.fusion.tiling import Tile, Windows, choose_tile
+
+#: Sums of two smaller coordinates fit into 32 bits.
+MAX_SMALL_COORDINATE: Final = 2**30 - 2**22
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
+    from celerity_py.fusion.launches import PassLaunch
+    from celerity_py.fusion.lowering import Body
     from celerity_py.fusion.memories import Scratch
+    from celerity_py.fusion.planning import Pass
     from celerity_py.vocabulary.submissions import Submission
 
 
@@ -25,10 +32,10 @@ class FusedKernel:
     """What one call of a function has given. Chunks and submits with equal texts and dtypes share a compiled kernel."""
 
     name: str
-    #: C++ behind `fused_operations.cuh`, in its namespace. The structure: equal texts are equal kernels.
+    #: C++ behind `fused_tiles.cuh`, in its namespace. The structure: equal texts are equal kernels.
     text: str
-    #: Functions `name_0`, ... to be launched in this order.
-    num_passes: int
+    #: How functions `name_0`, ... are launched, in this order.
+    passes: tuple[PassLaunch, ...]
     #: Positions among the arguments of the accesses whose memories come first.
     accesses: tuple[int, ...]
     #: The memories behind them, which a launch allocates.
@@ -36,6 +43,8 @@ class FusedKernel:
     #: The boxes and distances of this chunk.
     numbers: tuple[int, ...]
     scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
+    #: Whether `CELERITY_COORDINATE` may be `int`, if strides are smaller than 2**31 in magnitude.
+    has_small_coordinates: bool
     #: Positions of the arguments whose values decided what the function does: another value is another kernel.
     needed: frozenset[int]
     #: The user's lines with statements, by pass.
@@ -62,6 +71,7 @@ def make(  # noqa: PLR0917 - those of a call, in its order
     owner: Submission,
     *,
     fixes_distances: bool = True,
+    choose: Callable[[Pass, Body, Windows], Tile] = choose_tile,
 ) -> FusedKernel:
     """The kernel for one chunk.
 
@@ -72,7 +82,8 @@ def make(  # noqa: PLR0917 - those of a call, in its order
         global_box: The whole index space.
         arguments: Accesses as `AccessArgument`; everything else is a plain value.
         owner: The task, in messages.
-        fixes_distances: Whether the distances of stencils are part of the text, as `emission.MAX_FIXED_DISTANCE` tells.
+        fixes_distances: Whether the distances of stencils are part of the text, as `tiling.MAX_FIXED_DISTANCE` tells.
+        choose: How many items of a pass a thread has.
 
     Raises:
         CelerityError: As from a function that is not fused, and for what a fused kernel does not take.
@@ -80,15 +91,16 @@ def make(  # noqa: PLR0917 - those of a call, in its order
     """
     trace = call(function, box, global_box, arguments, owner)
     planned = plan(trace.statements)
-    text, launch = emit(planned, list(trace.memories), name, fixes_distances=fixes_distances)
+    text, launch, passes = emit(planned, list(trace.memories), name, fixes_distances=fixes_distances, choose=choose)
     return FusedKernel(
         name,
         text,
-        len(planned.passes),
+        passes,
         tuple(trace.memories.values()),
         planned.scratch,
         tuple(launch.numbers),
         tuple(launch.scalars),
+        launch.largest < MAX_SMALL_COORDINATE,
         frozenset(trace.needed),
         tuple(tuple(statement.line for statement in one.statements) for one in planned.passes),
     )

@@ -17,7 +17,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy as np
 from celerity_py import Box
 from celerity_py.fusion.kernels import FusedKernel
 from celerity_py.fusion.mistakes import NotTakenError
+from celerity_py.fusion.tiling import Tile
 from tests.support.fused_kernels import (
     Access,
     compile_texts,
@@ -40,6 +41,8 @@ FLOATS = ("f2", "f4", "f8")
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, 2.5, -3.5, 65504.0, 6e-8, 1e-45, 1e38)
 UNIT = 100
+#: Whatever the maker chooses, and others.
+_TILES = (None, None, *(Tile(rows, columns) for rows in (1, 2, 3) for columns in (1, 2, 4, 8)))
 _BINARY = "+ - * / // % & | ^ << >> < <= > >= == !=".split()  # noqa: SIM905 - one line
 _CALLS = "minimum maximum logical_and logical_or logical_xor".split()  # noqa: SIM905 - one line
 _UNARY = "negative absolute sqrt square sign floor ceil trunc rint isnan isinf isfinite logical_not invert".split()  # noqa: SIM905 - one line
@@ -80,7 +83,7 @@ class _Drawer:
 
     def program(self) -> Program:
         choose = self._random
-        extent = tuple(choose.randint(2, 5) for _ in range(self._ndim))
+        extent = (*(choose.randint(2, 5) for _ in range(self._ndim - 1)), choose.randint(2, choose.choice((5, 18))))
         shape = tuple(one + 2 * self._margin + 3 for one in extent)
         arguments: list[Any] = []
         names = []
@@ -279,7 +282,11 @@ def make_all(seeds: Iterator[int], count: int) -> tuple[list[Made], int]:
             for place, box in enumerate(program.boxes):
                 fixes = bool(program.seed % 3)
                 name = f"k{len(made)}_{place}"
-                kernels.append(make_kernel(function, box, *program.arguments, name=name, fixes_distances=fixes))
+                tile = random.Random(program.seed).choice(_TILES)
+                options = {} if tile is None else {"choose": lambda *_, tile=tile: tile}
+                kernels.append(
+                    make_kernel(function, box, *program.arguments, name=name, fixes_distances=fixes, **options)
+                )
         except NotTakenError:
             num_refused += 1
             continue
@@ -287,27 +294,41 @@ def make_all(seeds: Iterator[int], count: int) -> tuple[list[Made], int]:
     return made, num_refused
 
 
-def differences(made: list[Made], folder: Path, name: str) -> list[str]:
-    """Compile programs as one unit, run them, and describe each difference from NumPy."""
+@dataclass
+class Findings:
+    """What was found out about programs."""
+
+    #: Chunks whose results differ from NumPy's, described.
+    differences: list[str] = field(default_factory=list)
+    #: Passes in which threads accessed vectors.
+    num_wide: int = 0
+
+
+def find(made: list[Made], folder: Path, name: str) -> Findings:
+    """Compile programs as one unit, and run them."""
     texts = []
     for one in made:
         first, second = one.kernels
         texts.append(first.text)
         if not _same_structure(first, second):
             texts.append(second.text)
-    library = compile_texts(texts, folder, name)
-    found = []
+    seed = made[0].program.seed
+    library = compile_texts(texts, folder, name, "int" if seed % 2 else "long long")
+    findings = Findings()
     for one in made:
         first, second = one.kernels
         for box, kernel in zip(one.program.boxes, one.kernels, strict=True):
             expected, given = copies(one.program.arguments), copies(one.program.arguments)
             run_on_numpy(one.program.function(), box, expected)
             shared = first.name if _same_structure(first, second) else kernel.name
-            launch(library, kernel, given, name=shared)
+            draws = random.Random(one.program.seed)
+            findings.num_wide += launch(library, kernel, given, name=shared, draws=draws)
             difference = describe_difference(kernel, expected, given)
             if difference:
-                found.append(f"program {one.program.seed}, chunk {box}:\n{one.program.text}{difference}\n")
-    return found
+                findings.differences.append(
+                    f"program {one.program.seed}, chunk {box}:\n{one.program.text}{difference}\n"
+                )
+    return findings
 
 
 def _same_structure(first: FusedKernel, second: FusedKernel) -> bool:
@@ -321,20 +342,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     seeds = iter(range(arguments.seed * 1_000_000, (arguments.seed + 1) * 1_000_000))
-    begin, num_done, num_refused, num_different = time.monotonic(), 0, 0, 0
+    begin, num_done, num_refused, num_different, num_wide = time.monotonic(), 0, 0, 0, 0
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         while num_done < arguments.kernels:
             made, refused = make_all(seeds, min(UNIT, arguments.kernels - num_done))
-            found = differences(made, Path(folder), f"unit{num_done}")
-            num_done, num_refused, num_different = (
-                num_done + len(made),
-                num_refused + refused,
-                num_different + len(found),
+            found = find(made, Path(folder), f"unit{num_done}")
+            num_done += len(made)
+            num_refused += refused
+            num_different += len(found.differences)
+            num_wide += found.num_wide
+            print("\n".join(found.differences))
+            print(
+                f"{num_done} programs, {num_refused} not fused yet, {num_different} chunks differ, {num_wide} passes "
+                f"with vectors, {time.monotonic() - begin:.0f} s"
             )
-            print("\n".join(found))
-            seconds = time.monotonic() - begin
-            print(f"{num_done} programs, {num_refused} not fused yet, {num_different} chunks differ, {seconds:.0f} s")
     return int(num_different > 0)
 
 

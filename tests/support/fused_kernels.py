@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -20,14 +22,17 @@ from celerity_py import Box, Region
 from celerity_py.calls.views import View
 from celerity_py.fusion.calls import AccessArgument
 from celerity_py.fusion.kernels import FusedKernel, make
+from celerity_py.fusion.launches import PassLaunch
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Site, Submission
 
 Array = np.ndarray[Any, Any]
-PRELUDE = Path(celerity_py.fusion.__file__).with_name("fused_operations.cuh")
+PRELUDE = Path(celerity_py.fusion.__file__).with_name("fused_tiles.cuh")
 COMPILER = shutil.which("g++") or "c++"
-FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w")
+#: A vector at an address that is no multiple of its size ends the process, as on a GPU.
+CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
+FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w", *CHECKS)
 
 
 @dataclass(frozen=True)
@@ -116,41 +121,156 @@ def run_on_numpy(function: Callable[..., Any], box: Box, arguments: Sequence[Any
         function(ReferenceChunk(box, whole or box), *views)
 
 
-class _Launch(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("memories", "strides", "numbers", "scalars")]
+#: What CUDA gives to each thread, and a loop over all threads, for a pass of which `{0}` is the name.
+SHIM = """
+struct extent { unsigned x, y, z; };
+static extent blockIdx, threadIdx, blockDim, gridDim;
+"""
+RUN = """
+extern "C" void run_{0}(const {1}_launch* l, const unsigned* grid, const unsigned* block) {{
+  gridDim = {{grid[0], grid[1], grid[2]}}; blockDim = {{block[0], block[1], block[2]}};
+  for(extent b{{}}; b.z < grid[2]; ++b.z) for(b.y = 0; b.y < grid[1]; ++b.y) for(b.x = 0; b.x < grid[0]; ++b.x)
+    for(extent t{{}}; t.z < block[2]; ++t.z) for(t.y = 0; t.y < block[1]; ++t.y) for(t.x = 0; t.x < block[0]; ++t.x) {{
+      blockIdx = b; threadIdx = t;
+      {0}(*l);
+    }}
+}}
+"""
 
 
-def compile_texts(texts: Sequence[str], folder: Path, name: str = "unit") -> ctypes.CDLL:
+def compile_texts(texts: Sequence[str], folder: Path, name: str = "unit", coordinate: str = "int") -> ctypes.CDLL:
     """One library of the texts of many kernels."""
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    body = "\n".join(texts)
-    source.write_text(f'#include "{PRELUDE}"\nnamespace fused {{\n{body}\n}}\n')
+    runs = [
+        RUN.format(found, found.rpartition("_")[0])
+        for text in texts
+        for found in re.findall(r"^CELERITY_KERNEL void (\w+)\(", text, re.MULTILINE)
+    ]
+    body = "\n".join([*texts, *runs])
+    source.write_text(
+        f'#define CELERITY_COORDINATE {coordinate}\n{SHIM}#include "{PRELUDE}"\nnamespace fused {{\n{body}\n}}\n'
+    )
     subprocess.run([COMPILER, *FLAGS, str(source), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 
 
-def launch(library: ctypes.CDLL, kernel: FusedKernel, arguments: Sequence[Any], name: str = "") -> None:
-    """Run the passes of a kernel on the arrays of the arguments, and on scratch memory full of garbage."""
-    arrays = [arguments[place].array for place in kernel.accesses]
-    addresses = [array.ctypes.data for array in arrays]
-    strides = [stride for array in arrays for stride in array.strides]
-    kept = []
+class Memory:
+    """The memory of an array while kernels run on it: with rows of any length, at any address, between guards."""
+
+    def __init__(self, array: Array, address: int, padding: int) -> None:
+        """`address` is that of the first element modulo 16, and rows are `padding` bytes longer than their elements."""
+        self.array = array
+        strides = [array.itemsize]
+        for extent in array.shape[:0:-1]:
+            strides.append(strides[-1] * extent + (padding if len(strides) == 1 else 0))
+        strides = strides[: array.ndim][::-1]
+        size = sum((extent - 1) * stride for extent, stride in zip(array.shape, strides, strict=True)) + array.itemsize
+        self._bytes = np.full(size + 96, 0x5A, np.uint8)
+        start = 32 + (address - self._bytes.ctypes.data) % 16
+        self.view: Array = np.ndarray(array.shape, array.dtype, self._bytes, start, strides)
+        self.view[...] = array
+        covered = np.zeros(len(self._bytes), np.bool_)
+        for byte in range(array.itemsize):
+            np.ndarray(array.shape, np.bool_, covered, start + byte, strides)[...] = True
+        self._outside = ~covered
+
+    def take_back(self) -> None:
+        """Put the elements into the array, and see that nothing else was written."""
+        self.array[...] = self.view
+        assert (self._bytes[self._outside] == 0x5A).all(), "a kernel has written beside its arrays"
+
+
+def placed(arrays: Sequence[Array], draws: random.Random | None) -> list[Memory]:
+    """Memory for arrays. With `draws`, rows and addresses are often such that vectors are possible, and often not."""
+    shift = draws.randrange(4) if draws else 0
+    found: dict[int, Memory] = {}
+    for array in arrays:
+        row = array.shape[-1] * array.itemsize
+        address, padding = shift * array.itemsize % 16, -row % 16
+        if draws is None:
+            address, padding = 0, 0
+        elif draws.random() < 0.1:
+            address, padding = draws.randrange(4) * array.itemsize % 16, draws.randrange(3) * array.itemsize
+        if id(array) not in found:
+            found[id(array)] = Memory(array, address, padding)
+    return [found[id(array)] for array in arrays]
+
+
+@dataclass
+class Given:
+    """What a launch gives, with the memory that it keeps."""
+
+    addresses: list[int]
+    strides: list[int]
+    numbers: list[int]
+    scalars: Array
+    kept: list[Array]
+
+    def block(self) -> Array:
+        """As the kernel gets it."""
+        words = (self.addresses or [0], self.strides or [0], self.numbers or [0])
+        return np.concatenate([*(np.array(one, np.int64) for one in words), self.scalars.reshape(-1).view(np.int64)])
+
+
+def given_to(kernel: FusedKernel, arguments: Sequence[Any], arrays: Sequence[Array]) -> Given:
+    """What a launch on arrays gives, those of the kernel's accesses, and scratch memory full of garbage."""
+    given = Given([], [], list(kernel.numbers), kernel.scalars_of(arguments), [])
+    for array in arrays:
+        given.addresses.append(array.ctypes.data)
+        given.strides.extend(array.strides)
     for scratch in kernel.scratch:
         memory = np.full(scratch.shape, 0x5A, dtype=np.uint8).repeat(scratch.dtype.itemsize, axis=-1)
         memory = memory.reshape(-1).view(scratch.dtype).reshape(scratch.shape)
-        kept.append(memory)
+        given.kept.append(memory)
         origin = sum(low * stride for low, stride in zip(scratch.origin, memory.strides, strict=True))
-        addresses.append(memory.ctypes.data - origin)
-        strides.extend(memory.strides)
-    values = [
-        np.array(addresses or [0], np.int64),
-        np.array(strides or [0], np.int64),
-        np.array(kernel.numbers or [0], np.int64),
-        kernel.scalars_of(arguments),
-    ]
-    given = _Launch(*(value.ctypes.data for value in values))
-    for place in range(kernel.num_passes):
-        getattr(library, f"{name or kernel.name}_{place}")(ctypes.byref(given))
+        given.addresses.append(memory.ctypes.data - origin)
+        given.strides.extend(memory.strides)
+    return given
+
+
+def grid_of(one: PassLaunch, numbers: list[int], block: Sequence[int]) -> list[int]:
+    """The blocks along x, y and z, for blocks of so many threads, x last."""
+    extents = [numbers[one.bounds + 2 * dim + 1] - numbers[one.bounds + 2 * dim] for dim in range(one.dims)]
+    steps = [threads * items for threads, items in zip(block, one.items, strict=True)]
+    if one.wide_bounds is not None:
+        low, high = numbers[one.bounds + 2 * one.dims - 2 : one.bounds + 2 * one.dims]
+        extents[-1] = one.num_threads_x(low, high, *numbers[one.wide_bounds : one.wide_bounds + 2])
+    steps[-1] = block[-1]
+    return [-(-extent // step) for extent, step in zip(extents, steps, strict=True)][::-1] + [1] * (3 - one.dims)
+
+
+def launch(
+    library: ctypes.CDLL,
+    kernel: FusedKernel,
+    arguments: Sequence[Any],
+    name: str = "",
+    draws: random.Random | None = None,
+) -> int:
+    """Run the passes of a kernel on the arrays of the arguments, and tell how many of them used vectors.
+
+    With `draws`, the place of the arrays in memory and the extents of grids and blocks are drawn.
+    """
+    memories = placed([arguments[place].array for place in kernel.accesses], draws)
+    given, num_wide = given_to(kernel, arguments, [memory.view for memory in memories]), 0
+    for place, one in enumerate(kernel.passes):
+        if one.wide_bounds is not None:
+            found = one.wide_columns(given.numbers, given.addresses, given.strides)
+            given.numbers[one.wide_bounds : one.wide_bounds + 2] = found
+            num_wide += found[0] < found[1]
+        threads = tuple(draws.randint(1, 3) for _ in one.block) if draws else one.block
+        grid = grid_of(one, given.numbers, threads)
+        if draws:  # kernels go on behind the grid in all dimensions but the last one
+            grid = [grid[0] + draws.randrange(2), *(draws.randint(1, extent) for extent in grid[1:])]
+        content = given.block()
+        run = getattr(library, f"run_{name or kernel.name}_{place}")
+        run(
+            content.ctypes.data_as(ctypes.c_void_p),
+            (ctypes.c_uint * 3)(*grid),
+            (ctypes.c_uint * 3)(*[*threads[::-1], 1, 1][:3]),
+        )
+    for memory in memories:
+        memory.take_back()
+    return num_wide
 
 
 def same_bits(a: Array, b: Array) -> bool:

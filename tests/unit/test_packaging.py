@@ -24,6 +24,7 @@ HEADERS = (
     *(f"cuda/small_operations/{name}.cuh" for name in ("any", "copy", "dot", "fill")),
     "executor/core/devices/kernel_layouts.cuh",
     "fusion/fused_operations.cuh",
+    "fusion/fused_tiles.cuh",
     "fusion/fused_types.cuh",
     "reductions/cuda_reductions.cuh",
     "reductions/ordered_reductions.cuh",
@@ -49,8 +50,8 @@ INSTALLED = {
         signatures small_copies turns
     """,
     "celerity_py/fusion": """
-        __init__ arrays calls coordinates emission functions kernels lowering memories mistakes nodes operations
-        ordering planning scalars storages structures trace walks
+        __init__ arrays calls coordinates emission functions kernels launches lowering memories mistakes nodes
+        operations ordering planning scalars storages structures tiling trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations

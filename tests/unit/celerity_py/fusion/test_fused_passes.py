@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +24,11 @@ def _make(function: Callable[..., Any], *arguments: Any, box: Box = BOX, **optio
 
 
 def _loads(kernel: FusedKernel) -> int:
-    return kernel.text.count("= *element<")
+    return len(re.findall(r"= (?:\*element<|w\d+\.at\()", kernel.text))
 
 
 def _stores(kernel: FusedKernel) -> int:
-    return kernel.text.count("*element<") - _loads(kernel)
+    return len(re.findall(r"^[^=]*(?:\*element<.*|s\d+\.items\S*) = v", kernel.text, re.MULTILINE))
 
 
 def test_statements_at_the_same_items_are_one_pass() -> None:
@@ -38,7 +39,7 @@ def test_statements_at_the_same_items_are_one_pass() -> None:
         u[b] += w[b]
 
     kernel = _make(function)
-    assert (kernel.num_passes, kernel.scratch, _loads(kernel)) == (1, (), 2)
+    assert (len(kernel.passes), kernel.scratch, _loads(kernel)) == (1, (), 2)
     assert len(kernel.lines[0]) == 3
 
 
@@ -57,7 +58,7 @@ def test_an_exchange_needs_no_scratch_memory() -> None:
         v[chunk.box] = t
 
     kernel = _make(function)
-    assert (kernel.num_passes, kernel.scratch) == (1, ())
+    assert (len(kernel.passes), kernel.scratch) == (1, ())
 
 
 def test_reading_what_other_items_store_takes_another_pass() -> None:
@@ -66,7 +67,7 @@ def test_reading_what_other_items_store_takes_another_pass() -> None:
         v[chunk.box] = u[chunk.box.shift(0, 1)]
 
     kernel = _make(function)
-    assert (kernel.num_passes, kernel.scratch) == (2, ())
+    assert (len(kernel.passes), kernel.scratch) == (2, ())
 
 
 def test_storing_what_other_items_of_the_statement_load_takes_scratch_memory() -> None:
@@ -74,7 +75,7 @@ def test_storing_what_other_items_of_the_statement_load_takes_scratch_memory() -
         u[chunk.box] = u[chunk.box.shift(0, 1)] * 2
 
     kernel = _make(function)
-    assert kernel.num_passes == 2
+    assert len(kernel.passes) == 2
     assert [(one.shape, one.origin, one.dtype) for one in kernel.scratch] == [((4, 5), (2, 2), np.dtype("f4"))]
 
 
@@ -83,7 +84,7 @@ def test_distant_boxes_of_one_buffer_do_not_disturb_each_other() -> None:
         u[2:4, 2:7] = u[4:6, 2:7]
 
     kernel = _make(function)
-    assert (kernel.num_passes, kernel.scratch) == (1, ())
+    assert (len(kernel.passes), kernel.scratch) == (1, ())
 
 
 def test_elements_in_turns_do_not_disturb_each_other() -> None:
@@ -91,7 +92,7 @@ def test_elements_in_turns_do_not_disturb_each_other() -> None:
         u[2:8:2] = u[1:7:2] + u[3:9:2]
 
     kernel = _make(function)
-    assert (kernel.num_passes, kernel.scratch) == (1, ())
+    assert (len(kernel.passes), kernel.scratch) == (1, ())
 
 
 def test_a_value_from_elements_that_were_overwritten_is_kept() -> None:
@@ -101,7 +102,7 @@ def test_a_value_from_elements_that_were_overwritten_is_kept() -> None:
         v[chunk.box] = old
 
     kernel = _make(function)
-    assert kernel.num_passes == 2
+    assert len(kernel.passes) == 2
     assert len(kernel.scratch) == 1
 
 
@@ -110,8 +111,8 @@ def test_two_accesses_of_one_buffer_are_one_memory() -> None:
         u[chunk.box] = v[chunk.box.shift(0, 1)]
 
     field = np.zeros((9, 10), "f4")
-    assert make_kernel(function, BOX, Access(field), Access(field)).num_passes == 2
-    assert make_kernel(function, BOX, Access(field), Access(field.copy())).num_passes == 1
+    assert len(make_kernel(function, BOX, Access(field), Access(field)).passes) == 2
+    assert len(make_kernel(function, BOX, Access(field), Access(field.copy())).passes) == 1
 
 
 def test_statements_with_smaller_boxes_are_masked_in_the_same_pass() -> None:
@@ -120,7 +121,7 @@ def test_statements_with_smaller_boxes_are_masked_in_the_same_pass() -> None:
         u[chunk.box.shrink(1, 1)] *= 2
 
     kernel = _make(function)
-    assert (kernel.num_passes, _loads(kernel), kernel.text.count("if (v")) == (1, 1, 1)
+    assert (len(kernel.passes), _loads(kernel), kernel.text.count("if (v")) == (1, 1, 1)
 
 
 def test_statements_far_from_each_other_are_passes_of_their_own() -> None:
@@ -128,7 +129,7 @@ def test_statements_far_from_each_other_are_passes_of_their_own() -> None:
         u[2, 2:7] = 0
         v[8, 2:7] = 1
 
-    assert _make(function).num_passes == 2
+    assert len(_make(function).passes) == 2
 
 
 def test_a_chain_of_a_thousand_operations_is_no_recursion() -> None:
@@ -175,7 +176,7 @@ def test_chunks_of_one_structure_share_a_text() -> None:
 
     first, second = _make(function, box=Box((0, 0), (4, 10))), _make(function, box=Box((4, 0), (9, 10)))
     assert first.text == second.text
-    assert (first.numbers, second.numbers) == ((1, 4, 1, 9), (4, 8, 1, 9))
+    assert (first.numbers, second.numbers) == ((1, 4, 1, 9, 1, 1), (4, 8, 1, 9, 1, 1))
 
 
 @pytest.mark.parametrize("fixes", [True, False])
@@ -193,8 +194,8 @@ def test_a_condition_on_the_chunk_makes_another_structure() -> None:
         if chunk.box.min[0] == 0:
             u[chunk.box] = 1
 
-    assert _make(function, box=Box((0, 0), (2, 2))).num_passes == 1
-    assert _make(function, box=Box((2, 0), (4, 2))).num_passes == 0
+    assert len(_make(function, box=Box((0, 0), (2, 2))).passes) == 1
+    assert len(_make(function, box=Box((2, 0), (4, 2))).passes) == 0
 
 
 def test_many_partial_assignments_take_as_many_instructions() -> None:
@@ -207,7 +208,7 @@ def test_many_partial_assignments_take_as_many_instructions() -> None:
     text = _make(function).text
     assert text.count("op_add(") == 30
     assert " || " not in text
-    assert len(text.splitlines()) < 80
+    assert len(text.splitlines()) < 90
 
 
 def test_what_would_be_computed_anew_too_often_is_refused() -> None:

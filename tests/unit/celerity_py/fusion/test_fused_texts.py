@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import celerity_py.fusion.tiling
 from celerity_py import Box
 from celerity_py.fusion.kernels import FusedKernel
 from tests.support.fused_kernels import (
@@ -218,6 +219,12 @@ def a_part_that_lies_far_from_what_is_overwritten(chunk: Any, u: Any, v: Any) ->
     v[box] = padded + old
 
 
+@case(U, V)
+def parts_are_stored_after_the_whole(chunk: Any, u: Any, v: Any) -> None:
+    u[chunk.box] = v[chunk.box]
+    u[chunk.box.shrink(1, 1)] *= 2
+
+
 @case(U)
 def an_empty_box_stores_nothing(chunk: Any, u: Any) -> None:
     empty = chunk.box & chunk.box.shift(6, 0)
@@ -242,3 +249,13 @@ def test_fused_text_has_the_bits_of_numpy(name: str, compiled: tuple[ctypes.CDLL
     if not name.startswith("an_empty_box"):
         changed = zip(copies(arguments), expected, strict=True)
         assert any(isinstance(a, Access) and (a.array != b.array).any() for a, b in changed)
+
+
+def test_what_is_stored_twice_is_not_stored_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(celerity_py.fusion.tiling, "_ordered_keys", lambda *_: set())
+    function, arguments = CASES["parts_are_stored_after_the_whole"]
+    kernel = make_kernel(function, BOX, *arguments)
+    expected, found = copies(arguments), copies(arguments)
+    run_on_numpy(function, BOX, expected)
+    launch(compile_texts([kernel.text], tmp_path), kernel, found)
+    assert describe_difference(kernel, expected, found) != ""  # as the test above would find

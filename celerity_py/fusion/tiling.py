@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""How many items a thread has, and what it loads for all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from celerity_py.fusion.coordinates import NO_AXIS, Affine
+from celerity_py.fusion.launches import VECTOR_BYTES
+from celerity_py.fusion.lowering import Place
+
+if TYPE_CHECKING:
+    from celerity_py.fusion.coordinates import Positions
+    from celerity_py.fusion.lowering import Body
+    from celerity_py.fusion.memories import Memory
+    from celerity_py.fusion.nodes import Statement
+    from celerity_py.fusion.planning import Pass
+
+#: Distances between what an item loads and where it stores that are part of the text: those of stencils. The compiler
+#: then sees which loads neighbouring items share. Longer ones are numbers of the launch.
+MAX_FIXED_DISTANCE: Final = 8
+_MAX_COLUMNS: Final = 4
+
+
+class Tile(NamedTuple):
+    """The items of a thread, and the threads of a block along rows and columns."""
+
+    rows: int = 1
+    columns: int = 1
+    block: tuple[int, int] = (4, 64)
+
+
+@dataclass(slots=True)
+class Window:
+    """Elements of a memory that the items of a tile share: `at(r + row, k + column)` of each item."""
+
+    memory: Memory
+    #: Where the tile's first item loads, without the fixed distances along rows and columns.
+    where: Positions
+    rows: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+
+    def margins(self, columns: int) -> tuple[int, int]:
+        """How far vectors reach beyond the window, to the left and to the right. As `window::load_wide` loads."""
+        begin, end = min(self.columns), columns + max(self.columns)
+        length = min(columns, max(VECTOR_BYTES // self.memory.dtype.itemsize, 1))
+        before = behind = 0
+        for start in range(begin - begin % length, end, length):
+            used = min(start + length, end) - max(start, begin)
+            if used > 1 or length == 1:
+                before, behind = max(before, begin - start), max(behind, start + length - end)
+        return before, behind
+
+
+class Use(NamedTuple):
+    """Which element of a window an item loads."""
+
+    window: int
+    row: int
+    column: int
+
+
+@dataclass(slots=True)
+class Windows:
+    """What the items of a tile load and store together."""
+
+    all: list[Window] = field(default_factory=list)
+    #: By instruction.
+    uses: dict[int, Use] = field(default_factory=dict)
+    #: Statements whose results are stored together.
+    stored: list[Statement] = field(default_factory=list)
+    #: Loads of single items, each at columns of its own.
+    num_single: int = 0
+
+
+def is_alike(memory: Memory, dim: int, position: Affine, num_divided: int) -> bool:
+    """Whether a dimension of a memory is that of the items, so that distances are those of stencils."""
+    if position.axis == NO_AXIS:
+        return dim >= memory.num_divided
+    return position.step == 1 and position.axis - num_divided == dim - memory.num_divided
+
+
+def is_fixed(memory: Memory, dim: int, position: Affine, num_divided: int) -> bool:
+    """Whether a coordinate is part of the text."""
+    return abs(position.offset) <= MAX_FIXED_DISTANCE and is_alike(memory, dim, position, num_divided)
+
+
+def find_windows(body: Body, storing: Sequence[Statement], fixes_distances: bool) -> Windows:
+    """The loads and stores of a pass that the items of a tile do together.
+
+    Args:
+        body: The instructions.
+        storing: The statements that store.
+        fixes_distances: Whether the distances of stencils are part of the text.
+
+    All loads come first, and all stores last. So elements that an item loads after the same pass has stored them are
+    left out, and those that several statements store.
+    """
+    found = Windows()
+    if not fixes_distances:
+        return found
+    num_divided = storing[0].memory.num_divided
+    ordered = _ordered_keys(body, storing)
+    numbers: dict[Hashable, int] = {}
+    for number, instruction in enumerate(body.instructions):
+        if instruction.operation != "load":
+            continue
+        assert isinstance(instruction.detail, Place)
+        load, where = instruction.detail.load, instruction.detail.where
+        split = None if number in body.needs or load.memory.key in ordered else _split(load.memory, where, num_divided)
+        if split is None:
+            found.num_single += any(position.axis == num_divided - 1 for position in where)
+            continue
+        base, row, column = split
+        place = numbers.setdefault((load.memory, load.after, base), len(found.all))
+        if place == len(found.all):
+            found.all.append(Window(load.memory, base))
+        found.all[place].rows.append(row)
+        found.all[place].columns.append(column)
+        found.uses[number] = Use(place, row, column)
+    for statement in storing:
+        if statement in body.masks or statement.memory.key in ordered:
+            continue
+        if _split(statement.memory, statement.items().stored, num_divided) is not None:
+            found.stored.append(statement)
+    return found
+
+
+def _ordered_keys(body: Body, storing: Sequence[Statement]) -> set[Hashable]:
+    """Memories of which an item loads what the pass has stored, or which several statements store."""
+    keys = [statement.memory.key for statement in storing]
+    ordered = {key for key in keys if keys.count(key) > 1}
+    for instruction in body.instructions:
+        if isinstance(instruction.detail, Place) and instruction.detail.load.after in body.values:
+            ordered.add(instruction.detail.load.memory.key)
+    return ordered
+
+
+def _split(memory: Memory, where: Positions, num_divided: int) -> tuple[Positions, int, int] | None:
+    """A place without its distances along rows and columns, and these; None if neighbours do not lie in a row."""
+    last = memory.ndim - 1
+    if memory.ndim != memory.num_divided or not is_fixed(memory, last, where[last], num_divided):
+        return None
+    base = list(where)
+    base[last] = Affine(num_divided - 1, 1, 0)
+    if any(position.axis == num_divided - 1 for position in base[:last]):
+        return None
+    row = 0
+    if num_divided > 1:
+        if any(position.axis == num_divided - 2 for position in base[: max(last - 1, 0)]):
+            return None
+        if last == 0 or where[last - 1].axis != num_divided - 2 or where[last - 1].step != 1:
+            return None
+        if is_fixed(memory, last - 1, where[last - 1], num_divided):
+            row = where[last - 1].offset
+            base[last - 1] = Affine(num_divided - 2, 1, 0)
+    return tuple(base), row, where[last].offset
+
+
+def choose_tile(one: Pass, body: Body, windows: Windows) -> Tile:
+    """The tile of a pass."""
+    ndim = one.statements[0].memory.num_divided
+    block = (4, 64) if ndim > 1 else (1, 256)
+    memories = [window.memory for window in windows.all] + [statement.memory for statement in windows.stored]
+    if not windows.stored or windows.num_single > len(windows.uses) or len(body.instructions) > 400:
+        return Tile(block=block)
+    columns = min(max(VECTOR_BYTES // max(memory.dtype.itemsize for memory in memories), 1), _MAX_COLUMNS)
+    shares_rows = any(max(window.rows) > min(window.rows) for window in windows.all)
+    return Tile(2 if shares_rows and ndim > 1 and len(body.instructions) < 100 else 1, columns, block)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""How the passes of fused kernels are launched, and which columns threads access as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from celerity_py import Box
+from celerity_py.fusion.kernels import FusedKernel
+from celerity_py.fusion.launches import PassLaunch, WideMemory
+from celerity_py.fusion.tiling import Tile
+from tests.support.fused_kernels import Access, given_to, grid_of, make_kernel
+
+ONE_DIM = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (0, 0), 2)
+TWO_DIMS = PassLaunch(2, 2, (4, 64), (1, 4), (WideMemory(0, 0, 2, 4), WideMemory(1, 2, 2, 8)), (0, 0), 6)
+ROWS = [0, 0, 1, 9, 1, 99, 1, 1]
+
+
+def _wave(chunk: Any, u_next: Any, u: Any) -> None:
+    inner = chunk.box & u.shape_box.shrink(1, 1)
+    u_next[inner] = u[inner.shift(-1, 0)] + u[inner.shift(0, -1)] + u[inner.shift(0, 1)] + u[inner]
+
+
+def _make(function: Callable[..., Any], shape: tuple[int, ...], *dtypes: str, **options: Any) -> FusedKernel:
+    return make_kernel(
+        function, Box([0] * len(shape), shape), *(Access(np.zeros(shape, one)) for one in dtypes), **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "address", "expected"),
+    [
+        (0, 16, 4096, (0, 16)),
+        (1, 15, 4096, (4, 12)),
+        (1, 15, 4096 - 4, (1, 13)),  # the column 1 is aligned
+        (1, 15, 4096 + 4, (3, 15)),
+        (-3, 15, 4096, (0, 12)),
+        (1, 7, 4096, (1, 1)),
+        (1, 15, 4096 + 2, (1, 1)),
+    ],
+)
+def test_vectors_lie_on_aligned_columns_within_the_box(
+    low: int, high: int, address: int, expected: tuple[int, int]
+) -> None:
+    assert ONE_DIM.wide_columns([low, high, low, low], [address], [4]) == expected
+
+
+def test_columns_that_vectors_touch_beside_their_items_stay_within_the_box() -> None:
+    one = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (1, 3), 2)
+    assert one.wide_columns([4, 20, 4, 4], [4096], [4]) == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "strides", "expected"),
+    [
+        ([4096, 8192], [400, 4, 800, 8], (4, 96)),
+        ([4096, 8192], [404, 4, 800, 8], (1, 1)),  # the rows of the first one have different addresses modulo 16
+        ([4096, 8192], [400, 4, 808, 8], (1, 1)),
+        ([4096, 8200], [400, 4, 800, 8], (1, 1)),  # never aligned at the same columns
+        ([4096, 8192], [400, 4, 800, 16], (1, 1)),  # elements do not lie next to each other
+    ],
+)
+def test_all_memories_must_be_aligned(addresses: list[int], strides: list[int], expected: tuple[int, int]) -> None:
+    assert TWO_DIMS.wide_columns(ROWS, addresses, strides) == expected
+
+
+def test_threads_of_vectors_and_of_single_columns_are_counted() -> None:
+    assert TWO_DIMS.num_threads_x(1, 99, 4, 96) == 23 + 3 + 3
+    assert TWO_DIMS.num_threads_x(1, 99, 1, 1) == 98
+    assert grid_of(TWO_DIMS, [0, 0, 1, 1000, 1, 9999, 4, 9996], (4, 64)) == [40, 250, 1]
+
+
+def test_a_launch_that_sets_no_columns_uses_no_vectors() -> None:
+    kernel = _make(_wave, (40, 50), "f4", "f4")
+    (one,) = kernel.passes
+    assert one.wide_bounds is not None
+    first, last = kernel.numbers[one.wide_bounds : one.wide_bounds + 2]
+    assert first == last == 1
+
+
+def test_bounds_of_the_grid_are_those_of_the_pass() -> None:
+    (one,) = _make(_wave, (40, 50), "f4", "f4").passes
+    kernel = _make(_wave, (40, 50), "f4", "f4")
+    assert kernel.numbers[one.bounds : one.bounds + 4] == (1, 39, 1, 49)
+    assert (one.dims, len(one.block), len(one.items)) == (2, 2, 2)
+
+
+def test_vectors_have_16_bytes_of_the_widest_type() -> None:
+    def copy(chunk: Any, a: Any, b: Any) -> None:
+        a[chunk.box] = b[chunk.box]
+
+    columns = {dtype: _make(copy, (40, 50), dtype, dtype).passes[0].items[-1] for dtype in ("f4", "f8", "F", "D", "i1")}
+    assert columns == {"f4": 4, "f8": 2, "F": 2, "D": 1, "i1": 4}
+    assert _make(copy, (40, 50), "f8", "f4").passes[0].items[-1] == 2
+
+
+def test_components_of_elements_are_no_vectors() -> None:
+    def function(chunk: Any, p: Any) -> None:
+        p[chunk.box] += 1
+
+    kernel = make_kernel(function, Box((0,), (9,)), Access(np.zeros((9, 3), "f4"), element_ndim=1))
+    (one,) = kernel.passes
+    assert (one.wide_bounds, one.dims, one.items) == (None, 1, (1,))
+
+
+def test_the_parameter_block_has_words_without_gaps() -> None:
+    arguments = Access(np.zeros((40, 48), "f4")), Access(np.zeros((40, 48), "f4"))
+    kernel = make_kernel(_wave, Box((0, 0), (40, 48)), *arguments)
+    given = given_to(kernel, arguments, [one.array for one in arguments])
+    assert f"launch_of<2, 4, {len(kernel.numbers)}, 1>" in kernel.text
+    assert given.block().nbytes == 8 * (2 + 4 + len(kernel.numbers)) + 16
+
+
+def test_large_coordinates_need_64_bits() -> None:
+    def function(chunk: Any, a: Any) -> None:
+        a[chunk.box] = chunk.index(0)
+
+    def fits(low: int) -> bool:
+        box = Box((low,), (low + 10,))
+        field = np.lib.stride_tricks.as_strided(np.zeros(1), (low + 10,), (0,))
+        return make_kernel(function, box, Access(field)).has_small_coordinates
+
+    assert fits(2**29)
+    assert not fits(2**30)
+
+
+def test_a_tile_may_be_chosen() -> None:
+    (one,) = _make(_wave, (40, 50), "f4", "f4", choose=lambda *_: Tile(3, 2, (2, 32))).passes
+    assert (one.items, one.block) == ((3, 2), (2, 32))
