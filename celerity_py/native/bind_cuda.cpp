@@ -132,7 +132,7 @@ are "chunk", "accessor", "reducer" and "scalar".)");
 		    cuda::device device = 0;
 		    driver.check(driver.device_get(&device, ordinal), "cuDeviceGet");
 		    const auto found = find_division(driver, device);
-		    return std::tuple(found.total, found.least, found.step);
+		    return std::tuple(found.total, found.least, found.granule);
 	    },
 	    "ordinal"_a,
 	    "The multiprocessors of a GPU, the fewest of them that queues may have, and the step from there. Raises RuntimeError if the driver cannot divide them.");

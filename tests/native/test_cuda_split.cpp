@@ -47,7 +47,7 @@ void expect_error(const std::function<void()>& call, const std::string& text) {
 
 void check_numbers() {
 	const auto division = find_division(driver(), 0);
-	check(division.total == 30 && division.least == 8 && division.step == 4, "the driver is asked how it divides");
+	check(division.total == 30 && division.least == 8 && division.granule == 4, "the driver is asked how it divides");
 	expect(0.25, 8, 22);  // 7.5
 	expect(0.15, 8, 22);  // 4.5: nearer to 8 than to 0
 	expect(0.32, 8, 22);  // 9.6

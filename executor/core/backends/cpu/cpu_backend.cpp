@@ -106,46 +106,46 @@ void cpu_backend::deallocate(const memory_id memory, void* const address, const 
 
 // ---- lanes ----------------------------------------------------------------------------------------------------------------------
 
-void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> steps, const std::size_t size_bytes,
+void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls, const std::size_t size_bytes,
     const reduce_operation& reduce) {
 	auto& progress = m_progress[position.lane];
 	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
 		std::vector<pull_operation> all;
 		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
-		all.insert(all.end(), steps.begin(), steps.end());
+		all.insert(all.end(), pulls.begin(), pulls.end());
 		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all, reduce);
 		return;
 	}
 	const auto are_reached = [&](const std::span<const lane_position> positions) {
 		return std::all_of(positions.begin(), positions.end(), [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; });
 	};
-	const auto may_begin = [&](const pull_operation& step) {
-		return (step.ready.address == nullptr || is_reached(step.ready)) && are_reached(step.answer_after);
+	const auto may_begin = [&](const pull_operation& pull) {
+		return (pull.ready.address == nullptr || is_reached(pull.ready)) && are_reached(pull.answer_after);
 	};
 	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence
-	    && std::all_of(steps.begin(), steps.end(), may_begin)) {
+	    && std::all_of(pulls.begin(), pulls.end(), may_begin)) {
 		const lane_trace traced(m_trace, position);
-		for(const auto& step : steps) {
-			carry_out(step);
-			if(step.answer.address != nullptr) m_flags.raise(step.answer);
+		for(const auto& pull : pulls) {
+			carry_out(pull);
+			if(pull.answer.address != nullptr) m_flags.raise(pull.answer);
 		}
 		carry_out(reduce);
 		traced.end();
 		progress.publish(position.sequence);
 		return;
 	}
-	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, steps, reduce);
+	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, pulls, reduce);
 }
 
 void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
-	const pull_operation step{{}, copy, {}, {}};
-	enqueue(position, waits, std::span(&step, 1), copy.size_bytes);
+	const pull_operation pull{{}, copy, {}, {}};
+	enqueue(position, waits, std::span(&pull, 1), copy.size_bytes);
 }
 
 void cpu_backend::enqueue_gather(const lane_position position, const lane_waits& waits, const std::span<const copy_operation> copies) {
-	small_vector<pull_operation, 8> steps;
-	for(const auto& copy : copies) steps.push_back({{}, copy, {}, {}});
-	enqueue_pulls(position, waits, std::span(steps.data(), steps.size()));
+	small_vector<pull_operation, 8> pulls;
+	for(const auto& copy : copies) pulls.push_back({{}, copy, {}, {}});
+	enqueue_pulls(position, waits, std::span(pulls.data(), pulls.size()));
 }
 
 void cpu_backend::enqueue_reduce(const lane_position position, const lane_waits& waits, const reduce_operation& reduce) {
@@ -153,8 +153,8 @@ void cpu_backend::enqueue_reduce(const lane_position position, const lane_waits&
 }
 
 void cpu_backend::enqueue_signal(const lane_position position, const lane_waits& waits, const shared_flag& flag, const bool /* depends_on_one */) {
-	const pull_operation step{{}, {}, flag, {}};
-	enqueue(position, waits, std::span(&step, 1), 0);
+	const pull_operation pull{{}, {}, flag, {}};
+	enqueue(position, waits, std::span(&pull, 1), 0);
 }
 
 void cpu_backend::enqueue_pulls(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls) {

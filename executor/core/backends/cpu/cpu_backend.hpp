@@ -84,7 +84,7 @@ class cpu_backend final : public backend, public direct_transfers {
 	void* make_slab(std::size_t size_bytes);
 	bool lies_in_arena(const memory_id memory) const { return m_arena != nullptr && is_device_memory(memory); }
 	/// `size_bytes` is a measure of the work.
-	void enqueue(lane_position position, const lane_waits& waits, std::span<const pull_operation> steps, std::size_t size_bytes,
+	void enqueue(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls, std::size_t size_bytes,
 	    const reduce_operation& reduce = {});
 	void listen(void* own_flags);
 };

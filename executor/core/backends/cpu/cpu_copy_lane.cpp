@@ -20,12 +20,12 @@ cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_in
     trace_recorder* const trace)
     : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags), m_trace(trace) {}
 
-void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> steps,
+void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls,
     const reduce_operation& reduce) {
 	{
 		const std::lock_guard lock(m_mutex);
 		if(m_is_cancelled) return;
-		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(steps), reduce});
+		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(pulls), reduce});
 		if(!m_thread.joinable()) m_thread = start_thread("for the work of a lane", [this] { run(); });
 	}
 	m_wake.notify_one();
@@ -67,14 +67,14 @@ bool cpu_copy_lane::execute(const entry& item) {
 	if(m_progress[m_own].is_cancelled()) return false;
 	const auto is_cancelled = [this] { return m_progress[m_own].is_cancelled(); };
 	const lane_trace traced(m_trace, {m_own, item.sequence});
-	for(const auto& step : item.steps) {
-		if(step.ready.address != nullptr && !m_flags->wait(step.ready, is_cancelled)) return false;
-		carry_out(step);
-		if(step.answer.address == nullptr) continue;
-		for(const auto& wait : step.answer_after) {
+	for(const auto& pull : item.pulls) {
+		if(pull.ready.address != nullptr && !m_flags->wait(pull.ready, is_cancelled)) return false;
+		carry_out(pull);
+		if(pull.answer.address == nullptr) continue;
+		for(const auto& wait : pull.answer_after) {
 			if(!m_progress[wait.lane].wait(wait.sequence)) return false;
 		}
-		m_flags->raise(step.answer);
+		m_flags->raise(pull.answer);
 	}
 	carry_out(item.reduce);
 	traced.end();

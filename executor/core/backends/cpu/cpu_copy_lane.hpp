@@ -18,8 +18,8 @@
 namespace celerity {
 
 /// Everything but the flags.
-inline void carry_out(const pull_operation& step) {
-	const auto& copy = step.copy;
+inline void carry_out(const pull_operation& pull) {
+	const auto& copy = pull.copy;
 	if(copy.source.address != nullptr) nd_copy(copy.source, copy.destination, copy.boxes, copy.element_size_bytes);
 }
 
@@ -36,11 +36,11 @@ class cpu_copy_lane {
 	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;
 
 	void enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const copy_operation& copy) {
-		const pull_operation step{{}, copy, {}, {}};
-		enqueue(sequence, waits, std::span(&step, 1));
+		const pull_operation pull{{}, copy, {}, {}};
+		enqueue(sequence, waits, std::span(&pull, 1));
 	}
 	/// Copies, with flags before and behind them; without source no copy. Then the reduction.
-	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> steps, const reduce_operation& reduce = {});
+	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> pulls, const reduce_operation& reduce = {});
 	/// Drops the copies that have not begun. Any thread. A thread that waits for a flag has to be woken besides.
 	void cancel();
 	void stop();
@@ -49,7 +49,7 @@ class cpu_copy_lane {
 	struct entry {
 		std::uint64_t sequence = 0;
 		small_vector<lane_position, 4> waits;
-		small_vector<pull_operation, 1> steps;
+		small_vector<pull_operation, 1> pulls;
 		reduce_operation reduce;
 	};
 

@@ -87,7 +87,7 @@ struct copy_3d { // CUDA_MEMCPY3D
 };
 static_assert(sizeof(copy_3d) == 200);
 
-/// One step of a batch of operations on words of memory. The steps run in order.
+/// One of several operations on words of memory, which run in their order.
 struct memory_operation { // CUstreamBatchMemOpParams
 	int kind;
 	device_pointer address;
@@ -100,7 +100,7 @@ static_assert(sizeof(memory_operation) == 48);
 inline constexpr int memory_operation_wait = 1; // of 32 bits
 inline constexpr int memory_operation_write = 2;
 inline constexpr unsigned wait_value_geq = 0;
-inline constexpr std::size_t max_memory_operations = 255; ///< of one batch
+inline constexpr std::size_t max_memory_operations = 255; ///< in one call
 
 union launch_attribute { // CUlaunchAttributeValue
 	char bytes[64];

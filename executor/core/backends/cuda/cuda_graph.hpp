@@ -108,7 +108,7 @@ class cuda_graph final : public operation_graph {
 };
 
 /// For the thread that issues operations of the part's device.
-struct cuda_graph_step {
+struct cuda_graph_work {
 	cuda_graph* graph;
 	cuda_graph_part* part;
 	bool prepares; ///< makes the handle if there is none yet, and sets the flags

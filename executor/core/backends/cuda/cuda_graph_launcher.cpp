@@ -206,7 +206,7 @@ std::unique_ptr<operation_graph> cuda_graph_launcher::make(const std::span<const
 void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
 	auto& graph = static_cast<cuda_graph&>(operations);
 	if(graph.parts.size() == 1)
-		return m_issuer.hand_over(position, waits, cuda_graph_step{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
+		return m_issuer.hand_over(position, waits, cuda_graph_work{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
 	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
 		std::vector<lane_position> behind;
 		for(auto& part : graph.parts) {
@@ -216,7 +216,7 @@ void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits
 			for(const auto& earlier : before.positions) {
 				if(earlier.lane != last.lane) others.push_back(earlier);
 			}
-			m_issuer.hand_over(last, {std::span(others.data(), others.size()), before.answers}, cuda_graph_step{&graph, &part, !launches, launches});
+			m_issuer.hand_over(last, {std::span(others.data(), others.size()), before.answers}, cuda_graph_work{&graph, &part, !launches, launches});
 			behind.push_back(last);
 		}
 		return behind;
@@ -237,39 +237,39 @@ void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits
 }
 
 // Launches that follow each other on a stream take 2 us each. Many flags are therefore written on another stream while earlier launches of the graph run.
-void cuda_graph_launcher::set_flags(const cuda_lane& lane, const cuda_graph_step& step) {
+void cuda_graph_launcher::set_flags(const cuda_lane& lane, const cuda_graph_work& work) {
 	auto& small = m_copies.small(lane.device());
-	const auto table = step.graph->flag(step.part->device, 0);
-	if(step.flags.size() <= flags_per_launch) return small.set_flags(m_driver, lane.stream(), step.flags, table);
+	const auto table = work.graph->flag(work.part->device, 0);
+	if(work.flags.size() <= flags_per_launch) return small.set_flags(m_driver, lane.stream(), work.flags, table);
 	if(m_flag_stream == nullptr) m_driver.check(m_driver.stream_create(&m_flag_stream, cuda::stream_non_blocking, 0), "cuStreamCreateWithPriority");
-	const auto& next = step.graph->take_next_table(*step.part);
+	const auto& next = work.graph->take_next_table(*work.part);
 	m_driver.check(m_driver.stream_wait_event(m_flag_stream, next.is_taken, 0), "cuStreamWaitEvent");
-	small.set_flags(m_driver, m_flag_stream, step.flags, next.address);
+	small.set_flags(m_driver, m_flag_stream, work.flags, next.address);
 	m_driver.check(m_driver.event_record(next.is_written, m_flag_stream), "cuEventRecord");
 	m_driver.check(m_driver.stream_wait_event(lane.stream(), next.is_written, 0), "cuStreamWaitEvent");
 	small.clear();
 	strided_copy all;
-	all.run_bytes = step.flags.size() * sizeof(graph_flag);
+	all.run_bytes = work.flags.size() * sizeof(graph_flag);
 	small.add_of_any_size(reinterpret_cast<const void*>(next.address), reinterpret_cast<void*>(table), all);
 	small.launch(m_driver, lane.stream());
 	m_driver.check(m_driver.event_record(next.is_taken, lane.stream()), "cuEventRecord");
 }
 
-void cuda_graph_launcher::issue(cuda_lane& lane, const cuda_graph_step& step) {
-	const auto& part = *step.part;
+void cuda_graph_launcher::issue(cuda_lane& lane, const cuda_graph_work& work) {
+	const auto& part = *work.part;
 	const auto& small = m_copies.small(lane.device());
 	if(part.handle == nullptr) {
-		const cuda::graph graph = capture(*step.graph, part);
-		const auto code = m_driver.graph_instantiate(&step.part->handle, graph, cuda::instantiate_with_node_priorities);
+		const cuda::graph graph = capture(*work.graph, part);
+		const auto code = m_driver.graph_instantiate(&work.part->handle, graph, cuda::instantiate_with_node_priorities);
 		m_driver.graph_destroy(graph);
 		m_driver.check(code, "cuGraphInstantiate");
-		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), step.graph->flags_with_devices(part), step.graph->flag(part.device, 0));
+		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), work.graph->flags_with_devices(part), work.graph->flag(part.device, 0));
 	}
-	if(step.prepares) {
-		if(!step.flags.empty()) set_flags(lane, step);
-		if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), step.graph->flag(part.device, 0), part.num_flags);
+	if(work.prepares) {
+		if(!work.flags.empty()) set_flags(lane, work);
+		if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), work.graph->flag(part.device, 0), part.num_flags);
 	}
-	if(step.launches) m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");
+	if(work.launches) m_driver.check(m_driver.graph_launch(part.handle, lane.stream()), "cuGraphLaunch");
 }
 
 } // namespace celerity

@@ -32,7 +32,7 @@ class cuda_graph_launcher final : public graph_devices {
 	void enqueue(lane_position position, const lane_waits& waits, operation_graph& graph, std::span<const graph_flag> flags) override;
 
 	/// On the thread that issues operations of the device.
-	void issue(cuda_lane& lane, const cuda_graph_step& step);
+	void issue(cuda_lane& lane, const cuda_graph_work& work);
 	/// Kernels that wait for other ranks or devices end.
 	void stop();
 	/// Nothing runs on the devices.
@@ -64,7 +64,7 @@ class cuda_graph_launcher final : public graph_devices {
 	void set_priority(cuda::graph_node kernel, int priority) const;
 	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node);
 	/// With other ranks.
-	void set_flags(const cuda_lane& lane, const cuda_graph_step& step);
+	void set_flags(const cuda_lane& lane, const cuda_graph_work& work);
 };
 
 } // namespace celerity

@@ -53,7 +53,7 @@ void cuda_issuer::hand_over(const lane_position position, const lane_waits& wait
 	// by then, and not only with the workers: the driver may hold a worker up, or block it behind this wait.
 	// A graph may wait for those of other devices in the same way.
 	if(!operation.answers.empty() || std::holds_alternative<std::vector<pull_operation>>(operation.what)
-	    || std::holds_alternative<cuda_graph_step>(operation.what)) {
+	    || std::holds_alternative<cuda_graph_work>(operation.what)) {
 		for(const auto& worker : m_workers) operation.behind.push_back(worker->num_pushed());
 	}
 	if(m_workers.empty()) {
@@ -97,7 +97,7 @@ void cuda_issuer::issue_signals(const cuda_operation& operation, const cuda_sign
 	}
 }
 
-void cuda_issuer::issue_on(cuda_lane& lane, const cuda_graph_step& step) { m_graphs->issue(lane, step); }
+void cuda_issuer::issue_on(cuda_lane& lane, const cuda_graph_work& work) { m_graphs->issue(lane, work); }
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class cuda_issuer {
 	void issue_pulls(const cuda_operation& operation, const std::vector<pull_operation>& pulls);
 	void issue_on(cuda_lane& lane, const shared_flag& flag);
 	void issue_on(cuda_lane& lane, const fetch& fetched);
-	void issue_on(cuda_lane& lane, const cuda_graph_step& step);
+	void issue_on(cuda_lane& lane, const cuda_graph_work& work);
 	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
 	/// `count` times the same element, one after the other.
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);

@@ -51,21 +51,21 @@ std::string show(const double share) {
 /// For messages.
 std::string describe(const cuda::driver& driver, const device_resource& all, const cuda_division& division, const int ordinal) {
 	std::uint32_t most = division.least;
-	for(std::uint32_t count = most; count < division.total; count += division.step) {
+	for(std::uint32_t count = most; count < division.total; count += division.granule) {
 		if(size_of_part(driver, all, count) == count) most = count;
 	}
 	const auto share = [&](const std::uint32_t count) { return show(static_cast<double>(count) / division.total); };
 	return "GPU " + std::to_string(ordinal) + " has " + std::to_string(division.total) + " multiprocessors, and the driver makes parts of "
-	       + std::to_string(division.least) + " to " + std::to_string(most) + ", in steps of " + std::to_string(division.step) + ": give a share from "
+	       + std::to_string(division.least) + " to " + std::to_string(most) + ", in steps of " + std::to_string(division.granule) + ": give a share from "
 	       + share(division.least) + " to " + share(most);
 }
 
 cuda_division find_division(const cuda::driver& driver, const device_resource& all) {
 	cuda_division found{all.num_multiprocessors, size_of_part(driver, all, 1), 0};
 	if(found.least == 0) { throw std::runtime_error("the driver makes no part of the " + std::to_string(found.total) + " multiprocessors of this GPU"); }
-	// Drivers before CUDA 13 tell the least number and the step only so.
+	// Drivers before CUDA 13 tell the least number and the granule only so.
 	const std::uint32_t next = size_of_part(driver, all, found.least + 1);
-	found.step = next > found.least ? next - found.least : found.least;
+	found.granule = next > found.least ? next - found.least : found.least;
 	return found;
 }
 
@@ -90,8 +90,8 @@ cuda_split split_multiprocessors(const cuda::driver& driver, const cuda::device 
 	const auto all = all_of(driver, device);
 	const auto division = find_division(driver, all);
 	const double wanted = share * division.total;
-	const double steps = std::max(std::round((wanted - division.least) / division.step), 0.0);
-	const auto count = division.least + static_cast<std::uint32_t>(steps) * division.step;
+	const double granules = std::max(std::round((wanted - division.least) / division.granule), 0.0);
+	const auto count = division.least + static_cast<std::uint32_t>(granules) * division.granule;
 	if(wanted < division.least / 2.0 || count >= division.total) {
 		throw std::invalid_argument("a share of " + show(share) + " rounds to " + (count >= division.total ? "all" : "none") + " of its multiprocessors. "
 		                            + describe(driver, all, division, ordinal));

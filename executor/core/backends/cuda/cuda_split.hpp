@@ -9,11 +9,11 @@
 
 namespace celerity {
 
-/// How the driver divides the multiprocessors of a GPU: into a part of `least`, `least + step`, `least + 2 * step` … of them, and the remainder.
+/// How the driver divides the multiprocessors of a GPU: into a part of `least`, `least + granule`, `least + 2 * granule` … of them, and the remainder.
 struct cuda_division {
 	std::uint32_t total = 0;
 	std::uint32_t least = 0;
-	std::uint32_t step = 0;
+	std::uint32_t granule = 0;
 };
 
 /// Throws std::runtime_error, with the reason, if the driver cannot divide this GPU.

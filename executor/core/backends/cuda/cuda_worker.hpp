@@ -31,7 +31,7 @@ struct cuda_operation {
 	small_vector<lane_position, 4> waits;
 	small_vector<shared_flag, 2> answers; ///< of other ranks, to wait for
 	/// A shared_flag is written, unless it has no address.
-	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, reduce_operation, cuda_graph_step, shared_flag, cuda_signals,
+	std::variant<copy_operation, std::vector<copy_operation>, launch_operation, reduce_operation, cuda_graph_work, shared_flag, cuda_signals,
 	    std::vector<pull_operation>>
 	    what;
 	/// How many operations each worker must have issued before this one; empty if that does not matter.
