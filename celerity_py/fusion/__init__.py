@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The maker of fused kernels: from a function on arrays to one text in C++, without a device.
+"""The maker of fused kernels: from a function on arrays to one text, without a device.
 
 A call with symbolic arguments records what the function does (`calls`). The record is a list of statements, which
 assign expressions to memory (`trace`, `nodes`). They are grouped into passes (`planning`). Each pass becomes
-instructions for one item (`lowering`), and these become text (`emission`, on the tiles of `fused_tiles.cuh`).
+instructions for one item (`lowering`), and these become text: C++ (`emission`, on the tiles of
+`fused_tiles.cuh`), or Python for numba (`cpu_emission`, on that of `celerity_py.cpu.operations`).
 
     structures   equal texts, and how many a function may give
     kernels      function + chunk -> FusedKernel
+    cpu_kernels  function + chunk -> FusedCpuKernel
       emission     passes -> C++
+      cpu_emission passes -> Python for numba
         ordering     in which order an item carries out instructions, loads and stores
         launches     what a launch gives, and how it is made
         tiling       the items of a thread, and what they load together

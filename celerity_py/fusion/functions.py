@@ -111,6 +111,7 @@ FUNCTIONS.update(
         np.shape: _attribute("shape"),
         np.ndim: _attribute("ndim"),
         np.size: _attribute("size"),
+        np.iscomplexobj: lambda _, array: array.dtype.kind == "c",
         np.real: _attribute("real"),
         np.imag: _attribute("imag"),
         np.copy: _method("copy"),

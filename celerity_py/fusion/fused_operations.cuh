@@ -136,8 +136,6 @@ CELERITY_BINARY(power, CELERITY_MATH pow(a, b), wrapped_power(a, b))
 CELERITY_BINARY(arctan2, CELERITY_MATH atan2(a, b), a)
 CELERITY_BINARY(hypot, CELERITY_MATH hypot(a, b), a)
 CELERITY_BINARY(copysign, CELERITY_MATH copysign(a, b), a)
-CELERITY_BINARY(fmin, is_nan(b) || a < b ? a : b, a < b ? a : b)
-CELERITY_BINARY(fmax, is_nan(b) || a > b ? a : b, a > b ? a : b)
 
 CELERITY_UNARY(sqrt, CELERITY_MATH sqrt(a), a)
 CELERITY_UNARY(reciprocal, T(1) / a, a)
@@ -250,19 +248,22 @@ CELERITY_ITEM P op_absolute(complex<P> a) {
 
 // ---- extremes
 
-// Of equal numbers, such as 0 and -0, NumPy takes the second one, but the first one of float16.
-#define CELERITY_EXTREME(name, symbol) \
+// Of equal numbers, such as 0 and -0, NumPy takes the second one, but the first one of float16. It takes
+// the first one if `nan` is no number.
+#define CELERITY_EXTREME(name, symbol, nan) \
 	template <typename T> \
 	CELERITY_ITEM T op_##name(T a, T b) { \
 		if constexpr(is_half<T>) { \
 			const float wide_a = widen(a), wide_b = widen(b); \
-			return is_nan(wide_a) || wide_a symbol wide_b || wide_a == wide_b ? a : b; \
+			return is_nan(wide_##nan) || wide_a symbol wide_b || wide_a == wide_b ? a : b; \
 		} else { \
-			return is_nan(a) || a symbol b ? a : b; \
+			return is_nan(nan) || a symbol b ? a : b; \
 		} \
 	}
-CELERITY_EXTREME(minimum, <)
-CELERITY_EXTREME(maximum, >)
+CELERITY_EXTREME(minimum, <, a)
+CELERITY_EXTREME(maximum, >, a)
+CELERITY_EXTREME(fmin, <, b)
+CELERITY_EXTREME(fmax, >, b)
 
 // ---- comparisons and conditions; the operands of a comparison may be int64 and uint64
 

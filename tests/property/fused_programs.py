@@ -65,13 +65,14 @@ class Program:
 
 
 @functools.lru_cache(maxsize=200)
-def draw(seed: int) -> Program:
-    """A program that NumPy runs for its first chunk."""
-    return _Drawer(seed).program()
+def draw(seed: int, is_wide: bool = False) -> Program:
+    """A program that NumPy runs for its first chunk; with wide chunks, vectors fit into their rows."""
+    return _Drawer(seed, is_wide).program()
 
 
 class _Drawer:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, is_wide: bool) -> None:
+        self._is_wide = is_wide
         self._random = random.Random(seed)
         self._seed = seed
         self._ndim = self._random.choice((1, 1, 2, 2, 2, 3))
@@ -84,6 +85,7 @@ class _Drawer:
     def program(self) -> Program:
         choose = self._random
         extent = (*(choose.randint(2, 5) for _ in range(self._ndim - 1)), choose.randint(2, choose.choice((5, 18))))
+        extent = (*extent[:-1], extent[-1] + 60 * self._is_wide)
         shape = tuple(one + 2 * self._margin + 3 for one in extent)
         arguments: list[Any] = []
         names = []

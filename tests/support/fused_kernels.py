@@ -21,6 +21,7 @@ import celerity_py.fusion
 from celerity_py import Box, Region
 from celerity_py.calls.views import View
 from celerity_py.fusion.calls import AccessArgument
+from celerity_py.fusion.cpu_kernels import FusedCpuKernel
 from celerity_py.fusion.kernels import FusedKernel, make
 from celerity_py.fusion.launches import PassLaunch
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -302,7 +303,7 @@ def copies(arguments: Sequence[Any]) -> list[Any]:
     return result
 
 
-def describe_difference(kernel: FusedKernel, expected: Sequence[Any], found: Sequence[Any]) -> str:
+def describe_difference(kernel: FusedKernel | FusedCpuKernel, expected: Sequence[Any], found: Sequence[Any]) -> str:
     """Empty if both are equal."""
     texts = []
     for place in kernel.accesses:

@@ -45,13 +45,14 @@ INSTALLED = {
         __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
+    "celerity_py/cpu": "__init__ compilation operations",
     "celerity_py/cuda": """
         __init__ binder compilation contexts device_arrays kernel_folder launches library_streams mixed_arrays
         signatures small_copies turns
     """,
     "celerity_py/fusion": """
-        __init__ arrays calls coordinates emission functions kernels launches lowering memories mistakes nodes
-        operations ordering planning scalars storages structures tiling trace walks
+        __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions kernels launches lowering
+        memories mistakes nodes operations ordering planning scalars storages structures tiling trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
@@ -148,9 +149,10 @@ def test_the_package_requires_what_it_imports_and_nothing_else() -> None:
     required = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}  # type: ignore[index]
     sources = [path.read_text() for folder in INSTALLED for path in (ROOT / folder).glob("*.py")]
     imported = {name for text in sources for name in re.findall(r"^\s*(?:import|from) (\w+)", text, flags=re.MULTILINE)}
-    # CuPy and rich are extras, looked for at run time; type checkers bring typing_extensions, and notebooks IPython.
-    foreign = imported - set(sys.stdlib_module_names) - {"celerity_py", "cupy", "rich", "typing_extensions", "IPython"}
-    assert required == foreign
+    # CuPy, rich and numba are extras, looked for at run time; type checkers bring typing_extensions,
+    # and notebooks IPython.
+    extras = {"cupy", "rich", "numba", "llvmlite", "typing_extensions", "IPython"}
+    assert required == imported - set(sys.stdlib_module_names) - {"celerity_py"} - extras
 
 
 def test_the_command_starts_the_function_of_the_command_line() -> None:

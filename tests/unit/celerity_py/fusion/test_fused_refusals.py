@@ -129,6 +129,7 @@ def test_a_mistake_is_refused_at_its_line_with_a_remedy(function: Callable[..., 
         (lambda chunk, u, v: v.__setitem__(chunk.box, 1), ReadOnlyAccess, "Declare the access as read_write"),
         (lambda chunk, u, v: v[chunk.box].__iadd__(1), ReadOnlyAccess, "array.copy()"),
         (lambda chunk, u, v: u.__setitem__(chunk.box, 1j), UsageError, "complex"),
+        (lambda chunk, u, v: u.__setitem__(chunk.box, v[chunk.box] * 1j), UsageError, "value.real.astype"),
         (lambda chunk, u, v: u + 1, ArgumentTypeError, "Index it first"),
     ],
 )
