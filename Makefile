@@ -83,8 +83,7 @@ demo: $(firstword $(wildcard $(VENV)/.installed) $(VENV)/.demo) ## A wave on 2 r
 
 # ---- checks -----------------------------------------------------------------------------------------------------------------
 
-# e.g. -14, where the tools are installed under versioned names only
-LLVM_SUFFIX =
+# of `make coverage`
 PROGRAMS = 2000
 # of `make gpu` and `make slurm-test`, e.g. -k latch
 PYTEST_OPTIONS =
@@ -210,22 +209,25 @@ sanitize: $(VENV)/.installed ## Unit and property tests with an extension built 
 			--deselect tests/unit/executor/network/test_launch_detection.py::test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_error \
 		|| { cat thread_sanitizer.* 2> /dev/null; exit 1; } # written to files, as pytest keeps what tests that pass print
 
-# Clang counts the branches of the source; GCC's count includes those of inlined destructors. The generators must be covered by
-# random programs alone, not by tests written with the code in mind.
-coverage: $(VENV)/.installed ## Branch coverage of the graph generators by the random programs alone; needs clang and llvm
-	build=build/coverage; tree=$$build/tree; \
+# Without optimisation, as inlined destructors would count as branches. The generators must be covered by random programs alone, not by
+# tests written with the code in mind. The base interpreter, as in `sanitize`.
+coverage: $(VENV)/.installed ## Branches of the graph generators that random programs reach; lines and branches of the cores that all tests reach
+	build=build/coverage; tree=$$build/tree; mkdir -p $$build; find $$build -name '*.gcda' -delete; \
 	rm -rf $$tree; mkdir -p $$tree; git ls-files -co --exclude-standard -z | xargs -0 cp -a --parents -t $$tree; \
 	export PATH="$(CURDIR)/$(BIN):$$PATH"; \
-	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_TESTING=ON -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER=clang++$(LLVM_SUFFIX) \
-		-DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping -O1 -DNDEBUG" > $$build.log; \
-	cmake --build $$build -j $(JOBS); install $$build/_native*.so $$tree/celerity_py/; \
-	profile="$(CURDIR)/$$build/programs"; site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-	interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
-	(cd $$tree; LLVM_PROFILE_FILE=$$profile.%m.profraw PYTHONPATH=.:$$site timeout 3000 $$interpreter -m tests.property.check_programs \
-		--programs $(PROGRAMS) --processes 1); \
-	llvm-profdata$(LLVM_SUFFIX) merge -o $$profile.profdata $$profile.*.profraw; \
-	llvm-cov$(LLVM_SUFFIX) export $$build/_native_testing.*.so -object $$build/_native.*.so -instr-profile=$$profile.profdata > $$profile.json; \
-	python tests/property/branch_coverage.py $$profile.json
+	cmake -S . -B $$build -G Ninja -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCELERITY_TESTING=ON -DCMAKE_BUILD_TYPE=Debug \
+		-DCMAKE_CXX_FLAGS="--coverage -fprofile-update=atomic -O0 -DNDEBUG" -DCMAKE_UNITY_BUILD=ON > $$build.log; \
+	cmake --build $$build -j $(JOBS); cmake --build $$build -j $(JOBS) --target native_tests; install $$build/_native*.so $$tree/celerity_py/; \
+	site=$$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); interpreter=$$(python -c 'import sys; print(sys._base_executable)'); \
+	(cd $$tree; seq $(JOBS) | PYTHONPATH=.:$$site timeout 3000 xargs -P $(JOBS) -I{} $$interpreter -m tests.property.check_programs \
+		--programs $$(($(PROGRAMS) / $(JOBS))) --processes 1 --seed {}; \
+		seq $(JOBS) | PYTHONPATH=.:$$site timeout 3000 xargs -P $(JOBS) -I{} $$interpreter -m tests.property.template_programs \
+		--programs $$(($(PROGRAMS) / 10 / $(JOBS))) --seed {}); \
+	python tests/property/branch_coverage.py generators $$build; \
+	for test in $$build/native_tests/test_*; do timeout 600 $$test > /dev/null; done; \
+	(cd $$tree; PYTHONPATH=.:$$site timeout 3000 $$interpreter -m pytest -q $(wildcard tests/unit tests/property) --hypothesis-profile=quick \
+		--deselect tests/unit/test_packaging.py); \
+	python tests/property/branch_coverage.py rooms $$build
 
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 5400 $(BIN)/python tests/mutants/run.py --jobs $(JOBS)
