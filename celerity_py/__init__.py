@@ -23,6 +23,7 @@ from celerity_py.errors import (
     UsageError,
 )
 from celerity_py.executor.failures import uncaught_exceptions
+from celerity_py.fused_functions import fuse
 from celerity_py.host_objects import HostObject
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.loops import Loop
@@ -68,6 +69,7 @@ __all__ = [
     "access",
     "configure",
     "errors",
+    "fuse",
     "hints",
     "is_dry_run",
     "is_master",

@@ -684,7 +684,35 @@ class ActiveInstruction(NamedTuple):
     is_computing: bool = ...
     instruction: int = ...
 
-class CudaFunction:
+class NativeKernel:
+    """A kernel that native code launches."""
+
+class FusedLaunch(NativeKernel):
+    """A fused kernel for the chunks of a task on this rank. Immutable."""
+
+    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int]]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int, int, int]], Sequence[int], int | None] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[Sequence[int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]]) -> None:
+        """
+        memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
+
+        structures: (passes, first byte of the scalars, their bytes). A pass is (functions, threads): of GPUs a CUfunction per local device, of CPU devices one
+        address and None. Threads are (block, items of each, memories of vectors, margins of vectors, place of their bounds among the numbers), as in
+        `fusion.launches.PassLaunch`, but with x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
+
+        chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
+        strides), in bytes.
+        """
+
+class LocalAccesses:
+    """What the chunks of this rank's devices access."""
+
+    @property
+    def key(self) -> bytes:
+        """Equal for equal chunks and regions."""
+
+    def chunks(self) -> list[tuple[Box, list[Region]]]:
+        """Each chunk, with the region of each access."""
+
+class CudaFunction(NativeKernel):
     """
     A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.
     """
@@ -762,6 +790,12 @@ class ExecutorSettings:
 
     @num_devices.setter
     def num_devices(self, arg: int, /) -> None: ...
+
+    @property
+    def kernel_threads(self) -> int: ...
+
+    @kernel_threads.setter
+    def kernel_threads(self, arg: int, /) -> None: ...
 
     @property
     def oversubscribed(self) -> bool: ...
@@ -1539,6 +1573,8 @@ class SubmissionRecord:
 
     context: types.MemberDescriptorType = ...
 
+    fused: types.MemberDescriptorType = ...
+
     __slots__: tuple = ...
 
 class AccessRecord:
@@ -1610,9 +1646,9 @@ class RecordedTasks:
 
     def __len__(self) -> int: ...
 
-    def with_values(self, changes: Sequence[tuple[int, bytes | None, int]]) -> RecordedTasks:
+    def with_values(self, submitter: Submitter, changes: Sequence[tuple[int, bytes | None, int]], submissions: list) -> RecordedTasks:
         """
-        The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of its launch if it has one, and digest of its values.
+        The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of a CudaKernel, and digest of its values. submissions: of all tasks, with the new arguments.
         """
 
 class Submitter:

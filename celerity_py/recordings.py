@@ -217,7 +217,7 @@ class Recording(IsHandle):
             prepared = prepare_launch(self.runtime, changed, None) if is_native else None
             digest = self.runtime.origins.of_changed_values(changed, self.runtime.submitter.digest_values)
             changes.append((number, None if prepared is None else prepared[1], digest))
-        tasks = self.tasks.with_values(changes) if changes else self.tasks
+        tasks = self.tasks.with_values(self.runtime.submitter, changes, submissions) if changes else self.tasks
         return _Variant(kept, tasks, submissions)
 
     def check_functions(self) -> None:

@@ -26,6 +26,9 @@ _HEADER_NAMES: Final = (
     "celerity_reducers.cuh",
     "celerity_random.cuh",
 )
+#: Every fused kernel does so with the last one, which includes the others.
+_FUSED_HEADER_NAMES: Final = ("fused_types.cuh", "fused_operations.cuh", "fused_tiles.cuh")
+_FUSION: Final = Path(__file__).parent.parent / "fusion"
 _LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
@@ -58,9 +61,29 @@ class Program:
         return "\n".join(lines) + "\n"
 
     @property
+    def headers(self) -> dict[bytes, bytes]:
+        """The texts of the headers, by the names under which `text` includes them."""
+        return headers()
+
+    @property
     def file_name(self) -> str:
         """The name of the source in messages of the compiler."""
         return f"{self.name.rpartition('::')[2]}.cu"
+
+
+@dataclass(frozen=True)
+class FusedProgram(Program):
+    """The text that the maker of fused kernels has written, in its namespace; `name` is that of a function in it."""
+
+    @property
+    def text(self) -> str:
+        """See `Program.text`."""
+        return f'#include "{_FUSED_HEADER_NAMES[-1]}"\nnamespace fused {{\n{self.source}\n}}\n'
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """See `Program.headers`."""
+        return fused_headers()
 
 
 @dataclass(frozen=True)
@@ -81,6 +104,12 @@ def headers() -> dict[bytes, bytes]:
     return {name.encode(): (Path(__file__).parent / name).read_bytes() for name in _HEADER_NAMES}
 
 
+@functools.cache
+def fused_headers() -> dict[bytes, bytes]:
+    """The same for fused kernels."""
+    return {name.encode(): (_FUSION / name).read_bytes() for name in _FUSED_HEADER_NAMES}
+
+
 # ---- the compiler
 
 
@@ -95,7 +124,7 @@ def compile_with_nvrtc(program: Program, architecture: str) -> Compiled:
     supported = [number for number in nvrtc.getSupportedArchs() if number <= int(architecture)]
     is_known = int(architecture) in supported
     target = f"-arch=sm_{architecture}" if is_known else f"-arch=compute_{max(supported, default=architecture)}"
-    handle = nvrtc.createProgram(program.text, program.file_name, [*headers().values()], [*headers()])
+    handle = nvrtc.createProgram(program.text, program.file_name, [*program.headers.values()], [*program.headers])
     try:
         nvrtc.addNameExpression(handle, program.name)
         try:
@@ -149,7 +178,7 @@ def is_cacheable(program: Program) -> bool:
 def key_of(program: Program, architecture: str, version: str) -> str:
     """The name of a result, which depends on everything that went into it."""
     parts = (version, architecture, program.text, program.name, *_BASE_OPTIONS, *program.options)
-    digest = hashlib.sha256(b"".join(headers().values()))
+    digest = hashlib.sha256(b"".join(program.headers.values()))
     for part in parts:
         encoded = part.encode()
         digest.update(b"%d\n" % len(encoded) + encoded)

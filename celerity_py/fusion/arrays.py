@@ -65,6 +65,11 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         self.trace.require_open()
         return self._storage.read(self._positions, self.shape)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the function has made it, so that it is no part of a view."""
+        return isinstance(self._storage, ValueStorage)
+
     def is_same(self, other: Any) -> bool:
         """Whether another array has the same elements in the same order, so that an assignment changes nothing."""
         return (

@@ -154,13 +154,18 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             trace.needed.add(position)
             symbolic.append(argument)
     try:
-        function(SymbolicChunk(trace, box, global_box), *symbolic)
+        returned = function(SymbolicChunk(trace, box, global_box), *symbolic)
     except BaseException:
         forget(owner)
         raise
     finally:
         trace.close()
     refuse_hidden(owner)
+    if isinstance(returned, SymbolicScalar) or (isinstance(returned, SymbolicArray) and returned.is_new):
+        raise UsageError(
+            f"{owner.describe()} returns an array or number, which nobody gets. A kernel gives its results by "
+            f"assigning to its views, view[chunk.box] = value."
+        )
     return trace
 
 

@@ -70,7 +70,7 @@ void leave_context(const std::uintptr_t previous) {
 } // namespace
 
 void bind_cuda(nb::module_& m) {
-	nb::class_<cuda_function>(m, "CudaFunction", "A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.")
+	nb::class_<cuda_function, native_kernel>(m, "CudaFunction", "A compiled CUDA kernel, ready to be launched on each device of this rank. Immutable.")
 	    .def(nb::new_(&make_function), "functions"_a, "block"_a, "grid"_a.none(), "shared_bytes"_a, "parameters"_a, "checks_bounds"_a = false,
 	        "items"_a = std::vector<std::uint32_t>{},
 	        R"(functions: a CUfunction per local device. block, grid, items of each thread: extents, x last; a grid of None is derived from the chunk.

@@ -253,6 +253,7 @@ void bind_executor(nb::module_& m) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 
 	bind_tuples(m);
+	bind_fused_kernels(m);
 	bind_cuda(m);
 	bind_executor_settings(m);
 

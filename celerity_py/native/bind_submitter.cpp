@@ -89,19 +89,24 @@ void bind_submitter(nb::module_& m) {
 	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); })
 	    .def(
 	        "with_values",
-	        [](const recorded_tasks& self, const std::vector<std::tuple<std::size_t, std::optional<nb::bytes>, std::uint64_t>>& changes) {
+	        [](const recorded_tasks& self, submitter& owner, const std::vector<std::tuple<std::size_t, std::optional<nb::bytes>, std::uint64_t>>& changes,
+	            const nb::list& submissions) {
 		        std::vector<recorded_tasks::change> taken;
 		        for(const auto& [entry, scalars, digest] : changes) {
-			        auto& change = taken.emplace_back(recorded_tasks::change{entry, {}, digest});
-			        if(!scalars.has_value()) continue;
-			        const auto* const begin = static_cast<const std::byte*>(scalars->data());
-			        change.scalars.emplace(begin, begin + scalars->size());
+			        auto& change = taken.emplace_back(recorded_tasks::change{entry, {}, digest, {}});
+			        const nb::object submission = submissions[entry];
+			        if(!submission.attr("fused").is_none()) {
+				        change.launch = owner.prepare_fused(submission, self.entries.at(entry).node);
+			        } else if(scalars.has_value()) {
+				        const auto* const begin = static_cast<const std::byte*>(scalars->data());
+				        change.scalars.emplace(begin, begin + scalars->size());
+			        }
 		        }
 		        return self.with(taken);
 	        },
-	        "changes"_a,
-	        "The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of its launch if it has "
-	        "one, and digest of its values.");
+	        "submitter"_a, "changes"_a, "submissions"_a,
+	        "The same tasks with other plain arguments, as a program of its own. changes: number of the task, bytes of the scalars of a CudaKernel, and digest of "
+	        "its values. submissions: of all tasks, with the new arguments.");
 	nb::class_<submitter>(m, "Submitter", nb::type_slots(submitter_slots),
 	    R"(Records submissions and hands them to the scheduler, in one step that no interrupt can split. With the GIL, on any thread.
 

@@ -10,6 +10,7 @@ void bind_range_mapper(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
+void bind_fused_kernels(nanobind::module_& m);
 void bind_program_log(nanobind::module_& m);
 void bind_tasks(nanobind::module_& m);
 void bind_graph_log(nanobind::module_& m);

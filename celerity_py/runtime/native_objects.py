@@ -86,6 +86,7 @@ def make_executor(
         num_ranks=communicator.size,
         rank=communicator.rank,
         num_devices=devices.count,
+        kernel_threads=max(1, num_cores() // (communicator.local_size * devices.count)),
         oversubscribed=communicator.local_size > num_cores(),
         check=settings.check,
         lane_events=LANES_WAIT,

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
 from collections.abc import Sequence
 from copy import copy
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, get_args
+from weakref import WeakKeyDictionary
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
@@ -16,6 +18,8 @@ from celerity_py.calls.divided_calls import DivisibleSubmission, KnownMappers
 from celerity_py.calls.outer_variables import note_numbers, note_values, number_paths
 from celerity_py.comparison.value_digests import digest_of_argument
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
+from celerity_py.fused_functions import FusedFunction, unfused
+from celerity_py.fusion.plans import FusedPlans
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
 from celerity_py.reductions.ordered_reductions import finish_ordered, order_reductions
@@ -23,6 +27,7 @@ from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.reductions.reduction import Reduction
 from celerity_py.runtime.collective_groups import CollectiveGroup, CollectiveSubmission
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.submit import fused_targets
 from celerity_py.submit.arguments import (
     arities,
     check_kernel,
@@ -42,6 +47,8 @@ from celerity_py.vocabulary.static_types import HostTaskPlace
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
+    from celerity_py._native import FusedLaunch, LocalAccesses
+    from celerity_py.fusion.plans import Target
     from celerity_py.runtime.runtime import Runtime
 
 _PLACES: Final = get_args(HostTaskPlace)
@@ -85,9 +92,15 @@ class SubmitDelegate:
         self.is_cuda = runtime.devices.is_cuda
         self.check_usable = runtime.check_usable
         self.may_repeat = runtime.call_checks is None
+        self._fused_plans: WeakKeyDictionary[FusedFunction, FusedPlans] = WeakKeyDictionary()
         self.note_outside = note_numbers if runtime.call_checks is None else note_values
         self.number_paths = number_paths if runtime.call_checks is None else {}
         self.compares_values = runtime.size > 1 and runtime.call_checks is None
+
+    @functools.cached_property
+    def fused_target(self) -> Target | None:
+        """The devices as fused kernels see them; None if nothing here compiles for them."""
+        return fused_targets.find(self.runtime.devices, self.runtime.drain)
 
     def plan_kernel(  # noqa: PLR0917 - those of parallel_for
         self,
@@ -124,10 +137,10 @@ class SubmitDelegate:
             label = name or label
         label = label if label.isprintable() else printable(label)  # a call costs more
         is_native = function.__class__ is CudaKernel and runtime.devices.is_cuda
+        written, function = function, unfused(function)
         try:
             known = None if is_native else arities[id(function.__code__)]
-            is_known = known is None or (known[1] == len(args) and known[2] is function.__class__)
-            box = known_space if is_known else None
+            box = known_space if known is None or known[1:3] == (len(args), function.__class__) else None
         except (KeyError, TypeError, AttributeError):
             box = None
         if box is None:  # outside of the block above: its exceptions would become the context of errors
@@ -145,6 +158,7 @@ class SubmitDelegate:
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
         is_divisible = not (self.may_repeat or reductions or is_custom or division.split == _SPLIT_AUTO)
         submission = (DivisibleSubmission if is_divisible else Submission)("kernel", label, function, kept, box, frame)
+        submission.fused = None if written is function else written
         if box is not known_space and not box:  # known ones are never empty
             raise NothingToDo(submission)
         if is_divisible:
@@ -225,6 +239,23 @@ class SubmitDelegate:
     def prepare_launch(self, submission: Submission, known: LaunchPlan | None) -> tuple[LaunchPlan, bytes] | None:
         """See `launches.prepare_launch`."""
         return prepare_launch(self.runtime, submission, known)
+
+    def prepare_fused(self, submission: Submission, local: LocalAccesses) -> tuple[FusedLaunch, bytes] | None:
+        """The native launch of a fused function, and the bytes of its scalars; None if Python runs it.
+
+        With CHECK Python runs it, as the checks look at arrays.
+
+        Raises:
+            BaseException: Any exception of `FusedPlans.prepare`.
+        """
+        if not self.may_repeat or self.fused_target is None:
+            return None
+        fused: FusedFunction = submission.fused
+        plans = self._fused_plans.get(fused)
+        if plans is None:
+            plans = FusedPlans(fused.function, fused.name, self.fused_target, self.inside, contracts=not fused.exact)
+            self._fused_plans[fused] = plans
+        return plans.prepare(submission, local)
 
     def note_blocked(self, seconds: float) -> None:
         """Record that the program was too far ahead, and had to wait."""

@@ -54,6 +54,8 @@ class Submission(SubmissionRecord):
     context: Context | None
     #: The values from outside that the function uses, as they were; `outer_variables` knows their types. None: none.
     outside: Any
+    #: The `FusedFunction` of which native code may make a kernel; None: Python calls `function`.
+    fused: Any
 
     __slots__ = ()
 
@@ -80,6 +82,7 @@ class Submission(SubmissionRecord):
         self.future = future
         self.context = None
         self.outside = None
+        self.fused = None
 
     @property
     def site(self) -> str:

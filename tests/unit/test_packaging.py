@@ -34,7 +34,7 @@ PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ __main__ access buffer configuration errors fences hints host_objects kernels loops
+        __init__ __main__ access buffer configuration errors fences fused_functions hints host_objects kernels loops
         queue random recordings redistribution single_import small_operations
     """,
     "celerity_py/calls": """
@@ -52,7 +52,7 @@ INSTALLED = {
     """,
     "celerity_py/fusion": """
         __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions kernels launches lowering
-        memories mistakes nodes operations ordering planning scalars storages structures tiling trace walks
+        memories mistakes nodes operations ordering planning plans scalars storages structures tiling trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
@@ -69,7 +69,7 @@ INSTALLED = {
         futures initial_contents lifecycle live_view log native_objects outputs planning_notices profiling run_state
         run_summary runtime shares spinning statistics submissions_in_flight user_memory
     """,
-    "celerity_py/submit": "__init__ arguments custom_mappers delegate plain_values violations",
+    "celerity_py/submit": "__init__ arguments custom_mappers delegate fused_targets plain_values violations",
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records buffer_shapes foreign_arrays frozen_arrays gathered_rows hidden_mistakes

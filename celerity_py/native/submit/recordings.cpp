@@ -90,6 +90,7 @@ std::shared_ptr<recorded_tasks> recorded_tasks::with(const std::vector<change>& 
 	for(const auto& changed : changes) {
 		entry& known = result->entries.at(changed.entry);
 		known.node.values_digest = changed.values_digest;
+		if(changed.launch.has_value()) known.launch = *changed.launch;
 		if(changed.scalars.has_value()) known.launch.value().scalars = *changed.scalars;
 	}
 	return result;

@@ -73,8 +73,8 @@ class record_type {
 
 /// `celerity_py.vocabulary.submissions.Submission`
 struct submission_record {
-	PyObject_HEAD PyObject *kind, *name, *function, *args, *box, *code, *lasti, *future, *outside, *context;
-	static constexpr std::array names{"kind", "name", "function", "args", "box", "code", "lasti", "future", "outside", "context"};
+	PyObject_HEAD PyObject *kind, *name, *function, *args, *box, *code, *lasti, *future, *outside, *context, *fused;
+	static constexpr std::array names{"kind", "name", "function", "args", "box", "code", "lasti", "future", "outside", "context", "fused"};
 };
 
 /// `celerity_py.vocabulary.accesses.Access`

@@ -13,6 +13,7 @@
 #include "executor/core/backends/cuda/cuda_function.hpp"
 #include "executor/core/threads/busy_clock.hpp"
 #include "named_tuple.hpp"
+#include "submit/local_accesses.hpp"
 #include "submit/records.hpp"
 #include "scheduler/core/graphs/access_checks.hpp"
 #include "submit/task_building.hpp"
@@ -281,7 +282,24 @@ void submitter::ask_delegate(const parallel_for_call& given, const nb::object& k
 	for(const auto kind : m_kinds) found.kinds.push_back(plain_base(kind));
 	const nb::object outside = nb::borrow(submission_type::of(out.submission.ptr()).outside);
 	if(outside && PyTuple_CheckExact(outside.ptr())) found.places = outside[0];
-	if(m_is_cuda) prepare_launch(given.kernel, out, found);
+	if(submission_type::of(out.submission.ptr()).fused != Py_None) {
+		out.launch = prepare_fused(out.submission, out.node);
+		found.repeats = false;
+	} else if(m_is_cuda) {
+		prepare_launch(given.kernel, out, found);
+	}
+}
+
+std::optional<native_launch> submitter::prepare_fused(const nb::handle submission, const task& node) {
+	std::vector<accessed_chunk> local;
+	try {
+		local = m_scheduler.local_accesses(node);
+	} catch(const access_pattern_error&) {
+		return std::nullopt; // the submit finds the same, and says so
+	}
+	const nb::object prepared = m_delegate.attr("prepare_fused")(submission, local_accesses(std::move(local), node.geometry.dims));
+	if(prepared.is_none()) return std::nullopt;
+	return native_launch{nb::cast<std::shared_ptr<native_kernel>>(prepared[0]), bytes_of(nb::object(prepared[1]).ptr()), node.geometry.global};
 }
 
 void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::entry& found) {
@@ -441,6 +459,7 @@ nb::object submitter::make_submission(PyObject* const function, PyObject* const 
 	record->lasti = position.release().ptr();
 	record->future = Py_NewRef(Py_None);
 	record->outside = Py_NewRef(Py_None);
+	record->fused = Py_NewRef(Py_None);
 	return result;
 }
 

@@ -77,6 +77,7 @@ struct recorded_tasks {
 		std::size_t entry = 0;
 		std::optional<std::vector<std::byte>> scalars; ///< of the launch, if there is one
 		std::uint64_t values_digest = 0;
+		std::optional<std::optional<native_launch>> launch; ///< another one, or none any more
 	};
 	/// The same tasks with other values: a program of its own, with templates and graphs of its own.
 	std::shared_ptr<recorded_tasks> with(const std::vector<change>& changes) const;
@@ -116,6 +117,8 @@ class submitter {
 
 	/// From now on the delegate is asked at each call whether it may go on, and again when the call has been blocked.
 	void refuse() { m_refuses = true; }
+	/// The launch of a kernel whose submission has a fused function; nothing if Python runs it.
+	std::optional<native_launch> prepare_fused(nanobind::handle submission, const task& node);
 	/// Submits and replays of other threads that have not returned yet.
 	std::size_t num_calls_of_others() const;
 	submission_table& table() { return m_table; }

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "executor/core/backends/cpu/cpu_copy_lane.hpp"
+#include "executor/core/backends/cpu/cpu_lane.hpp"
 #include "executor/core/transfers/flag_memory.hpp"
 
 namespace celerity::native {

@@ -19,6 +19,7 @@ struct executor_options {
 	std::size_t num_ranks = 1;
 	rank_id rank;
 	std::size_t num_devices = 1;
+	std::size_t kernel_threads = 1; ///< of each CPU device, which share a fused kernel
 	bool oversubscribed = false; ///< more busy threads than cores: never spin
 	bool check = false;          ///< fill fresh memory with 0xff bytes
 	bool lane_events = true;     ///< lanes wait for each other, and not the host for all of them
@@ -34,8 +35,8 @@ struct executor_options {
 	/// which other ranks may wait. A queue of CUDA holds a thousand operations, and an instruction is up to eight of them.
 	std::uint64_t most_on_a_lane = 120;
 	/// Python sets these fields by their names.
-	CELERITY_FIELDS(num_ranks, rank, num_devices, oversubscribed, check, lane_events, kernel_order, sync, direct, trace, ranges, program, overwrites_wait,
-	    idle_spin, most_on_a_lane)
+	CELERITY_FIELDS(num_ranks, rank, num_devices, kernel_threads, oversubscribed, check, lane_events, kernel_order, sync, direct, trace, ranges, program,
+	    overwrites_wait, idle_spin, most_on_a_lane)
 };
 
 /// Whether all busy threads of this rank have a core of their own.

@@ -41,8 +41,9 @@ executor_failure failure_of(const bounds_violation& violation) {
 } // namespace
 
 executor_loop::executor_loop(const executor_options& options)
-    : executor_loop(options,
-          [&](event_count& completions) { return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get()); }) {}
+    : executor_loop(options, [&](event_count& completions) {
+	      return std::make_unique<cpu_backend>(options.num_devices, completions, options.direct, options.trace.get(), options.kernel_threads);
+      }) {}
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_may_spin(has_free_cores(options)), m_is_observed(options.trace != nullptr || options.ranges != nullptr), m_inbox(m_wake_up),

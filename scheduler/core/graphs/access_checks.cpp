@@ -162,6 +162,20 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 	return result;
 }
 
+std::vector<accessed_chunk> local_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer) {
+	check_accesses(node, parts, find_buffer);
+	std::vector<accessed_chunk> result;
+	const divided_task divided(node, parts);
+	for(const box& chunk : divided.parts_of_own) {
+		result.push_back({chunk, {}});
+		for(std::size_t i = 0; i < node.accesses.size(); ++i) {
+			const mapped_access access{i, &node.accesses[i], &find_buffer(node.accesses[i].buffer)};
+			result.back().regions.push_back({access.map(node, chunk), access.buffer->dims});
+		}
+	}
+	return result;
+}
+
 void check_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer) {
 	if(!node.reductions.empty()) check_reductions(node);
 	small_vector<mapped_access, 8> accesses;

@@ -60,6 +60,15 @@ std::vector<box> all_chunks(const task& node, const partition& parts);
 
 using buffer_lookup = std::function<const buffer_info&(buffer_id)>;
 
+/// A chunk of a device of this rank, and the regions of the buffers that its task accesses there, in the order of the accesses.
+struct accessed_chunk {
+	box chunk;
+	std::vector<user_region> regions;
+};
+
+/// Of a task whose cuts are chosen. Throws access_pattern_error.
+std::vector<accessed_chunk> local_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer);
+
 /// Throws access_pattern_error. Costs next to nothing for accesses that cannot go wrong (one_to_one and other injective built-ins).
 void check_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer);
 

@@ -73,6 +73,11 @@ class scheduler {
 	submission_id replay(std::shared_ptr<const recorded_program> program, std::uint32_t repetitions, std::uint64_t site);
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
+	/// What the chunks of this rank's devices access. Throws access_pattern_error.
+	std::vector<accessed_chunk> local_accesses(task node) const {
+		choose_cuts(node);
+		return celerity::local_accesses(node, m_partition, m_find_buffer);
+	}
 	void flush();
 	/// There is a queue of this priority. As submit().
 	void announce(queue_priority queue);

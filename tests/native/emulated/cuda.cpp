@@ -295,6 +295,14 @@ EMULATED cuMemAlloc_v2(device_pointer* const out, const std::size_t size_bytes) 
 	return cuda::success;
 }
 EMULATED cuMemFree_v2(const device_pointer address) { return device_memory.give_back(at(address)); }
+EMULATED cuMemAllocAsync(device_pointer* const out, const std::size_t size_bytes, const cuda::stream) {
+	*out = cuda::to_device_pointer(device_memory.take(size_bytes));
+	return cuda::success;
+}
+EMULATED cuMemFreeAsync(const device_pointer address, const cuda::stream stream) {
+	if(state_of(stream).capture != nullptr) return cuda::success; // each launch of the graph uses it
+	return enqueue(stream, "free", nullptr, [=] { device_memory.give_back(at(address)); });
+}
 EMULATED cuMemHostAlloc(void** const out, const std::size_t size_bytes, unsigned) {
 	*out = host_memory.take(size_bytes);
 	return cuda::success;

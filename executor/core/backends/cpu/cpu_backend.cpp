@@ -17,6 +17,8 @@ namespace {
 
 /// Waking another thread costs about as much as copying this much.
 constexpr std::size_t inline_copy_bytes = 128 * 1024;
+/// So many items of a fused kernel take about as long as to wake another thread.
+constexpr std::int64_t inline_kernel_items = 16 * 1024;
 /// A cache line, and enough for every vector type.
 constexpr std::size_t min_alignment_bytes = 64;
 /// Large arrays begin on a page, so that the kernel may back them with huge pages.
@@ -32,9 +34,10 @@ std::size_t effective_alignment(const std::size_t size_bytes, const std::size_t 
 
 } // namespace
 
-cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions, const bool can_be_direct, trace_recorder* const trace)
+cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions, const bool can_be_direct, trace_recorder* const trace,
+    const std::size_t kernel_threads)
     : m_num_devices(num_devices), m_completions(completions), m_can_be_direct(can_be_direct), m_trace(trace),
-      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_kernel_starts_ns(num_devices), m_copy_lanes(m_progress.size()) {
+      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_kernel_starts_ns(num_devices), m_lane_threads(m_progress.size()) {
 	for(const auto kind : {lane_kind::compute, lane_kind::peer}) {
 		for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0, most_shared});
 	}
@@ -45,8 +48,9 @@ cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions
 		}
 		m_classes.push_back({lane_kind::pull, device_id(0), 1, 0});
 	}
-	for(std::size_t lane = num_devices; lane < m_copy_lanes.size(); ++lane) {
-		m_copy_lanes[lane] = std::make_unique<cpu_copy_lane>(m_progress, static_cast<lane_index>(lane), m_completions, &m_flags, m_trace);
+	for(std::size_t d = 0; d < num_devices; ++d) m_kernels.push_back(std::make_unique<kernel_workshop>(kernel_threads));
+	for(std::size_t lane = 0; lane < m_lane_threads.size(); ++lane) {
+		m_lane_threads[lane] = std::make_unique<cpu_lane>(m_progress, static_cast<lane_index>(lane), m_completions, &m_flags, m_trace);
 	}
 }
 
@@ -113,7 +117,7 @@ void cpu_backend::enqueue(const lane_position position, const lane_waits& waits,
 		std::vector<pull_operation> all;
 		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
 		all.insert(all.end(), pulls.begin(), pulls.end());
-		m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, all, reduce);
+		m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, all, [reduce] { carry_out(reduce); });
 		return;
 	}
 	const auto are_reached = [&](const std::span<const lane_position> positions) {
@@ -134,7 +138,7 @@ void cpu_backend::enqueue(const lane_position position, const lane_waits& waits,
 		progress.publish(position.sequence);
 		return;
 	}
-	m_copy_lanes[position.lane]->enqueue(position.sequence, waits.positions, pulls, reduce);
+	m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, pulls, [reduce] { carry_out(reduce); });
 }
 
 void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
@@ -167,10 +171,29 @@ void cpu_backend::fill(const memory_id /* memory */, void* const address, const 
 	std::memset(address, value, size_bytes);
 }
 
+void cpu_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
+	auto& progress = m_progress[position.lane];
+	auto& own = *m_kernels[launch.instruction->device.value];
+	const auto is_complete = [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; };
+	if(waits.answers.empty() && std::all_of(waits.positions.begin(), waits.positions.end(), is_complete) && progress.completed() + 1 == position.sequence
+	    && count_items(launch) <= inline_kernel_items) {
+		const lane_trace traced(m_trace, position);
+		carry_out(launch, own);
+		traced.end();
+		progress.publish(position.sequence);
+		return;
+	}
+	small_vector<pull_operation, 1> answers;
+	for(const auto& answer : waits.answers) answers.push_back({answer, {}, {}, {}});
+	m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, std::span(answers.data(), answers.size()),
+	    [launch = std::move(launch), &own] { carry_out(launch, own); });
+}
+
 bool cpu_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {
 	for(const auto& wait : waits) {
 		if(!m_progress[wait.lane].wait(wait.sequence)) return false;
 	}
+	if(!m_progress[position.lane].wait(position.sequence - 1)) return false; // a native kernel may come first
 	if(m_trace != nullptr) m_kernel_starts_ns[position.lane] = now_ns();
 	return !m_progress[position.lane].is_cancelled();
 }
@@ -200,18 +223,14 @@ void cpu_backend::listen(void* const own_flags) {
 void cpu_backend::cancel() {
 	m_is_cancelled.store(true, std::memory_order_seq_cst);
 	for(auto& progress : m_progress) progress.cancel();
-	for(auto& lane : m_copy_lanes) {
-		if(lane != nullptr) lane->cancel();
-	}
+	for(auto& lane : m_lane_threads) lane->cancel();
 	m_flags.wake_all();
 }
 
 void cpu_backend::stop() {
 	if(std::exchange(m_is_stopped, true)) return; // the memory of the flags may be gone
 	cancel();
-	for(auto& lane : m_copy_lanes) {
-		if(lane != nullptr) lane->stop();
-	}
+	for(auto& lane : m_lane_threads) lane->stop();
 	if(m_listener.joinable()) m_listener.join();
 }
 

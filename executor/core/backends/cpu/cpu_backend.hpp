@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Devices that are parts of the host: separate memories, a compute lane per device that a launcher thread serves, and copy lanes with their own threads.
+// Devices that are parts of the host: separate memories, a compute lane per device, and copy lanes. Each lane has a thread; a launcher thread besides runs the
+// Python kernels of a compute lane.
 // With direct transfers the memories of the devices lie in slabs that other ranks of the host map.
 #pragma once
 
@@ -15,7 +16,8 @@
 #include "devices/backend.hpp"
 #include "devices/direct_transfers.hpp"
 #include "devices/lane_progress.hpp"
-#include "cpu_copy_lane.hpp"
+#include "cpu_kernels.hpp"
+#include "cpu_lane.hpp"
 #include "memory/shared_memory.hpp"
 #include "memory/slab_arena.hpp"
 #include "threads/event_count.hpp"
@@ -23,10 +25,10 @@
 
 namespace celerity {
 
-class cpu_backend final : public backend, public direct_transfers {
+class cpu_backend final : public backend, public direct_transfers, public kernel_launcher {
   public:
-	/// `completions` is signalled when a lane has got further; it outlives the backend.
-	cpu_backend(std::size_t num_devices, event_count& completions, bool can_be_direct = false, trace_recorder* trace = nullptr);
+	/// `completions` is signalled when a lane has got further; it outlives the backend. `kernel_threads`: of each device, for fused kernels.
+	cpu_backend(std::size_t num_devices, event_count& completions, bool can_be_direct = false, trace_recorder* trace = nullptr, std::size_t kernel_threads = 1);
 	~cpu_backend() override;
 
 	std::span<const lane_class> lane_classes() const override { return m_classes; }
@@ -44,6 +46,8 @@ class cpu_backend final : public backend, public direct_transfers {
 	void end_kernel(lane_position position) override;
 	void fill(memory_id memory, void* address, std::size_t size_bytes, unsigned char value) override;
 
+	kernel_launcher* launcher() override { return this; }
+	void enqueue_launch(lane_position position, const lane_waits& waits, launch_operation&& launch) override;
 	direct_transfers* direct() override { return m_can_be_direct ? this : nullptr; }
 	bool signals_flags() const override { return true; }
 	std::uint32_t pull_class(memory_id to) const override;
@@ -72,7 +76,8 @@ class cpu_backend final : public backend, public direct_transfers {
 	std::vector<lane_progress> m_progress;
 	std::vector<std::int64_t> m_kernel_starts_ns; ///< by device, of the kernel that runs; with a timeline
 	flag_board m_flags;
-	std::vector<std::unique_ptr<cpu_copy_lane>> m_copy_lanes; // by lane, null for compute lanes
+	std::vector<std::unique_ptr<kernel_workshop>> m_kernels; // by device
+	std::vector<std::unique_ptr<cpu_lane>> m_lane_threads;  // by lane
 
 	std::unique_ptr<slab_arena> m_arena; // once there are peers
 	std::vector<shared_memory> m_slabs;  // as numbered by the arena

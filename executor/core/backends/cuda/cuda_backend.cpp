@@ -26,7 +26,7 @@ cuda_backend::cuda_backend(const cuda_options& options, event_count& completions
       m_lanes(m_devices, options.compute_lanes, options.trace), m_copies(m_devices, options.small_copies),
       m_issuer(m_devices, m_lanes, m_copies, options.reductions), m_ranks(m_devices, m_lanes, m_issuer),
       m_graphs(*this, m_devices, m_lanes, m_issuer, m_copies, options, m_is_cancelled), m_host_progress(m_lanes.size()) {
-	m_host_lane = std::make_unique<cpu_copy_lane>(m_host_progress, m_lanes.host_lane(), m_completions, nullptr, options.trace);
+	m_host_lane = std::make_unique<cpu_lane>(m_host_progress, m_lanes.host_lane(), m_completions, nullptr, options.trace);
 	m_pinned = std::make_unique<cuda_pinned_pool>(m_driver, m_devices.front().context, m_completions);
 	m_issuer.set_graphs(&m_graphs);
 	if(m_devices.size() > 1) m_issuer.start_workers(m_completions, options.may_spin);

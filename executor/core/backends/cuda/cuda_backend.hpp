@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/cpu_copy_lane.hpp"
+#include "backends/cpu/cpu_lane.hpp"
 #include "cuda_copies.hpp"
 #include "cuda_devices.hpp"
 #include "cuda_driver.hpp"
@@ -94,7 +94,7 @@ class cuda_backend final : public backend, public kernel_launcher {
 	cuda_ranks m_ranks;
 	cuda_graph_launcher m_graphs;
 	std::vector<lane_progress> m_host_progress; // by lane; used for the lane of the host
-	std::unique_ptr<cpu_copy_lane> m_host_lane;
+	std::unique_ptr<cpu_lane> m_host_lane;
 	std::unique_ptr<cuda_pinned_pool> m_pinned;
 	std::vector<checked_launch> m_checked;         // in flight
 	std::vector<violation_report*> m_free_reports; // all zero, in pinned memory

@@ -87,6 +87,8 @@ driver load() {
 	resolve(library, d.copy_async, "cuMemcpyAsync");
 	resolve(library, d.copy_2d_async, "cuMemcpy2DAsync_v2");
 	resolve(library, d.copy_3d_async, "cuMemcpy3DAsync_v2");
+	resolve(library, d.allocate_async, "cuMemAllocAsync");
+	resolve(library, d.free_async, "cuMemFreeAsync");
 	resolve(library, d.fill_async, "cuMemsetD8Async");
 	resolve(library, d.fill_words_async, "cuMemsetD32Async");
 	resolve(library, d.fill_2d_async, "cuMemsetD2D8Async");

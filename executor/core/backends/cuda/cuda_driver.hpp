@@ -228,6 +228,8 @@ struct driver {
 	counted<call::copy, device_pointer, device_pointer, std::size_t, stream> copy_async;
 	counted<call::copy_2d, const copy_2d*, stream> copy_2d_async;
 	counted<call::copy_3d, const copy_3d*, stream> copy_3d_async;
+	result (*allocate_async)(device_pointer* address, std::size_t size_bytes, stream s);
+	result (*free_async)(device_pointer address, stream s);
 	result (*fill_async)(device_pointer address, unsigned char value, std::size_t count, stream s);
 	result (*fill_words_async)(device_pointer address, unsigned value, std::size_t count, stream s);
 	result (*fill_2d_async)(device_pointer address, std::size_t pitch_bytes, unsigned char value, std::size_t width, std::size_t height, stream s);

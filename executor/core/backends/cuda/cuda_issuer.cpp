@@ -20,7 +20,8 @@ bool must_wait(const shared_flag& ready) { return ready.address != nullptr && !i
 } // namespace
 
 cuda_issuer::cuda_issuer(const cuda_devices& devices, cuda_lanes& lanes, cuda_copies& copies, std::shared_ptr<const cuda_reductions> reductions)
-    : m_driver(devices.driver()), m_devices(devices), m_lanes(lanes), m_copies(copies), m_reductions(std::move(reductions)), m_parameters(devices.size()) {}
+    : m_driver(devices.driver()), m_devices(devices), m_lanes(lanes), m_copies(copies), m_reductions(std::move(reductions)), m_parameters(devices.size()),
+      m_blocks(devices.size()) {}
 
 void cuda_issuer::start_workers(event_count& completions, const bool may_spin) {
 	for(std::uint32_t d = 0; d < m_devices.size(); ++d) {
@@ -129,7 +130,29 @@ void cuda_issuer::issue_on(cuda_lane& lane, const reduce_operation& reduce) {
 	m_reductions->launch(m_driver, lane.device(), lane.stream(), reduce);
 }
 
+void cuda_issuer::issue_passes(cuda_lane& lane, const launch_operation& launch, const fused_kernel& kernel) {
+	const auto device = launch.instruction->device;
+	const auto& chunk = kernel.find(launch.instruction->chunk);
+	auto& block = m_blocks[device.value];
+	cuda::device_pointer scratch = 0; // of the stream, or of the graph that is being captured
+	if(chunk.scratch_bytes > 0) m_driver.check(m_driver.allocate_async(&scratch, chunk.scratch_bytes, lane.stream()), "cuMemAllocAsync");
+	const auto at = kernel.fill(chunk, launch, reinterpret_cast<const void*>(scratch), block);
+	void* parameters[]{block.words()};
+	const auto& passes = kernel.structure_of(chunk).passes;
+	for(std::size_t i = 0; i < passes.size(); ++i) {
+		const auto& [functions, threads] = passes[i];
+		const auto grid = fused_kernel::begin_pass(chunk.items[i], threads, at, block);
+		if(!grid) continue;
+		const auto function = reinterpret_cast<cuda::function>(functions.at(device.value));
+		m_driver.check(m_driver.launch(function, (*grid)[0], (*grid)[1], (*grid)[2], threads.block[0], threads.block[1], threads.block[2], 0, lane.stream(),
+		                   parameters, nullptr),
+		    "cuLaunchKernel");
+	}
+	if(chunk.scratch_bytes > 0) m_driver.check(m_driver.free_async(scratch, lane.stream()), "cuMemFreeAsync");
+}
+
 void cuda_issuer::issue_on(cuda_lane& lane, const launch_operation& launch) {
+	if(const auto* const fused = dynamic_cast<const fused_kernel*>(launch.launch->kernel.get())) return issue_passes(lane, launch, *fused);
 	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {

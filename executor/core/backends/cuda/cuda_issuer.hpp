@@ -15,6 +15,7 @@
 #include "cuda_lanes.hpp"
 #include "cuda_signals.hpp"
 #include "cuda_worker.hpp"
+#include "devices/fused_kernel.hpp"
 #include "threads/event_count.hpp"
 
 namespace celerity {
@@ -36,6 +37,7 @@ class cuda_issuer {
 	void hand_over(lane_position position, const lane_waits& waits, decltype(cuda_operation::what)&& what);
 	/// An operation of a graph, on a stream that captures it or on any other.
 	void issue_on(cuda_lane& lane, const launch_operation& launch);
+	void issue_passes(cuda_lane& lane, const launch_operation& launch, const fused_kernel& kernel);
 	void issue_on(cuda_lane& lane, const reduce_operation& reduce);
 	void issue_on(cuda_lane& lane, const copy_operation& operation) { m_copies.copy(lane.stream(), operation); }
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) { m_copies.gather(lane, gathered); }
@@ -62,6 +64,7 @@ class cuda_issuer {
 	const std::shared_ptr<const cuda_reductions> m_reductions;
 	cuda_graph_launcher* m_graphs = nullptr;
 	std::vector<packed_parameters> m_parameters;         // by device
+	std::vector<fused_block> m_blocks;                   // by device
 	std::vector<std::unique_ptr<cuda_worker>> m_workers; // by device; none if there is only one device
 
 	void issue(cuda_operation& operation);

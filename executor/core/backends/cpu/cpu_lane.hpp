@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -26,21 +27,22 @@ inline void carry_out(const pull_operation& pull) {
 /// Nothing without a source.
 void carry_out(const reduce_operation& operation);
 
-/// A thread that carries out copies and reductions in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
-class cpu_copy_lane {
+/// A thread that carries out copies and other work in order, started by the first one. The progress of all lanes is shared: `own` is the index of this one.
+/// Other threads may complete positions of the lane as well.
+class cpu_lane {
   public:
-	cpu_copy_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr,
+	cpu_lane(std::vector<lane_progress>& progress, lane_index own, event_count& completions, const flag_board* flags = nullptr,
 	    trace_recorder* trace = nullptr);
-	~cpu_copy_lane() { stop(); }
-	cpu_copy_lane(const cpu_copy_lane&) = delete;
-	cpu_copy_lane& operator=(const cpu_copy_lane&) = delete;
+	~cpu_lane() { stop(); }
+	cpu_lane(const cpu_lane&) = delete;
+	cpu_lane& operator=(const cpu_lane&) = delete;
 
 	void enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const copy_operation& copy) {
 		const pull_operation pull{{}, copy, {}, {}};
 		enqueue(sequence, waits, std::span(&pull, 1));
 	}
-	/// Copies, with flags before and behind them; without source no copy. Then the reduction.
-	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> pulls, const reduce_operation& reduce = {});
+	/// Copies, with flags before and behind them; without source no copy. Then the other work, which does not throw.
+	void enqueue(std::uint64_t sequence, std::span<const lane_position> waits, std::span<const pull_operation> pulls, std::function<void()> work = nullptr);
 	/// Drops the copies that have not begun. Any thread. A thread that waits for a flag has to be woken besides.
 	void cancel();
 	void stop();
@@ -50,7 +52,7 @@ class cpu_copy_lane {
 		std::uint64_t sequence = 0;
 		small_vector<lane_position, 4> waits;
 		small_vector<pull_operation, 1> pulls;
-		reduce_operation reduce;
+		std::function<void()> work; ///< behind the pulls; may be empty
 	};
 
 	std::vector<lane_progress>& m_progress;

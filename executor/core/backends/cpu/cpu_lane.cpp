@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cpu_copy_lane.hpp"
+#include "cpu_lane.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -16,22 +16,22 @@ void carry_out(const reduce_operation& operation) {
 	if(has_values != nullptr && !is_extremum_of_nothing(op, type, destination, num_elements)) *has_values = 1;
 }
 
-cpu_copy_lane::cpu_copy_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags,
+cpu_lane::cpu_lane(std::vector<lane_progress>& progress, const lane_index own, event_count& completions, const flag_board* const flags,
     trace_recorder* const trace)
     : m_progress(progress), m_own(own), m_completions(completions), m_flags(flags), m_trace(trace) {}
 
-void cpu_copy_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls,
-    const reduce_operation& reduce) {
+void cpu_lane::enqueue(const std::uint64_t sequence, const std::span<const lane_position> waits, const std::span<const pull_operation> pulls,
+    std::function<void()> work) {
 	{
 		const std::lock_guard lock(m_mutex);
 		if(m_is_cancelled) return;
-		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(pulls), reduce});
+		m_queue.push_back({sequence, small_vector<lane_position, 4>(waits), small_vector<pull_operation, 1>(pulls), std::move(work)});
 		if(!m_thread.joinable()) m_thread = start_thread("for the work of a lane", [this] { run(); });
 	}
 	m_wake.notify_one();
 }
 
-void cpu_copy_lane::cancel() {
+void cpu_lane::cancel() {
 	{
 		const std::lock_guard lock(m_mutex);
 		m_is_cancelled = true;
@@ -40,12 +40,12 @@ void cpu_copy_lane::cancel() {
 	m_wake.notify_one();
 }
 
-void cpu_copy_lane::stop() {
+void cpu_lane::stop() {
 	cancel();
 	if(m_thread.joinable()) m_thread.join();
 }
 
-void cpu_copy_lane::run() {
+void cpu_lane::run() {
 	std::vector<entry> batch;
 	while(true) {
 		{
@@ -59,10 +59,11 @@ void cpu_copy_lane::run() {
 	}
 }
 
-bool cpu_copy_lane::execute(const entry& item) {
+bool cpu_lane::execute(const entry& item) {
 	for(const auto& wait : item.waits) {
 		if(!m_progress[wait.lane].wait(wait.sequence)) return false;
 	}
+	if(!m_progress[m_own].wait(item.sequence - 1)) return false; // another thread may be at it
 	// A cancelled lane of another device may have left the waits reached, so each lane looks at its own.
 	if(m_progress[m_own].is_cancelled()) return false;
 	const auto is_cancelled = [this] { return m_progress[m_own].is_cancelled(); };
@@ -76,7 +77,7 @@ bool cpu_copy_lane::execute(const entry& item) {
 		}
 		m_flags->raise(pull.answer);
 	}
-	carry_out(item.reduce);
+	if(item.work) item.work();
 	traced.end();
 	m_progress[m_own].publish(item.sequence); // boxes may be gone from here on
 	m_completions.signal();

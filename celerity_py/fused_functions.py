@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Functions on arrays from which the runtime makes one kernel: `celerity.fuse`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, overload
+
+from celerity_py.kernels import CudaKernel, Kernel, name_of
+from celerity_py.scheduler.errors import ArgumentTypeError
+
+
+class FusedFunction:
+    """A kernel that native code runs, made of a function on arrays by `celerity.fuse`."""
+
+    __slots__ = ("__dict__", "__weakref__", "exact", "function", "name")
+
+    def __init__(self, function: Callable[..., Any], name: str, *, exact: bool) -> None:
+        functools.update_wrapper(self, function, updated=())
+        #: The function as it was written.
+        self.function = function
+        self.name = name
+        self.exact = exact
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function directly, for instance in a test of the kernel itself, on arrays of NumPy or CuPy."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<fused kernel {self.name!r}>"
+
+
+def unfused(function: Any) -> Any:
+    """The function as it was written, of a fused one; another function itself."""
+    return function.function if function.__class__ is FusedFunction else function
+
+
+@overload
+def fuse(function: Callable[..., Any], /, *, exact: bool = True, name: str | None = None) -> FusedFunction: ...
+@overload
+def fuse(*, exact: bool = True, name: str | None = None) -> Callable[[Callable[..., Any]], FusedFunction]: ...
+def fuse(
+    function: Callable[..., Any] | None = None, /, *, exact: bool = True, name: str | None = None
+) -> FusedFunction | Callable[[Callable[..., Any]], FusedFunction]:
+    """Declare a fused kernel: a decorator of a function on arrays, which becomes one pass over memory where possible.
+
+    At the first submit with arguments of new kinds, the function is called once for each chunk of this rank's devices,
+    on the thread that submits, with views that stand for elements. What it does to them becomes a kernel: compiled by
+    numba for CPU devices, and by NVRTC for GPUs. Later submits call neither the function nor a compiler. Results are
+    those of the same function on arrays of NumPy, to the bit where `docs/how_to/fused_kernels.md` says so.
+
+    Any thread may make fused kernels. Only their submits are collective.
+
+    Args:
+        function: `function(chunk, *args)`, as for `celerity.kernel`.
+        exact: False allows the compiler to contract a * b + c to one operation with one rounding.
+        name: The task's name in messages and timelines; by default that of the function.
+
+    Returns:
+        A kernel for `queue.parallel_for`, or a decorator if there is no function.
+
+    Raises:
+        ArgumentTypeError: If `function` is not callable or is a kernel already. A submit raises it, and UsageError,
+            for what a fused kernel does not take, with the line of the function.
+    """
+    if function is None:
+        return functools.partial(fuse, exact=exact, name=name)
+    if isinstance(function, Kernel | CudaKernel | FusedFunction) or not callable(function):
+        raise ArgumentTypeError(f"celerity.fuse() takes a function on arrays, not {function!r}.")
+    if name is not None and not isinstance(name, str):
+        raise ArgumentTypeError(f"The name of a kernel is a string, not {name!r}.")
+    return FusedFunction(function, name or name_of(function), exact=exact)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: MIT
+"""Fused kernels for submits: which traces serve a call, and the native launch that all chunks of this rank share.
+
+A plan holds for arguments of the same kinds, for chunks that access the same boxes, and for the values that the trace
+has asked for. Other plain numbers are scalars, which each submit packs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from celerity_py import _native
+from celerity_py.calls.reached_values import Watch, reached_values
+from celerity_py.fusion.calls import AccessArgument
+from celerity_py.fusion.mistakes import NotTakenError
+from celerity_py.fusion.scalars import Parameter, as_element
+from celerity_py.fusion.structures import Structures
+from celerity_py.scheduler.errors import CelerityWarning, UsageError
+from celerity_py.vocabulary.accesses import READ, Port
+
+if TYPE_CHECKING:
+    from celerity_py.fusion.memories import Scratch
+    from celerity_py.vocabulary.submissions import Submission
+
+_MOST_PLANS: Final = 256  # of a function; the oldest one goes first
+_MOST_VARIANTS: Final = 8  # of a plan with other values from outside
+_SMALL_STRIDE: Final = 2**31
+_SCALAR_BYTES: Final = 16
+_SCRATCH_ALIGNMENT: Final = 256
+_NUMBERS: Final = (int, float, complex, np.number)
+
+
+class Made(Protocol):
+    """A kernel for one chunk, of either kind of device."""
+
+    name: str
+    text: str
+    accesses: tuple[int, ...]
+    scratch: tuple[Scratch, ...]
+    numbers: tuple[int, ...]
+    scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
+    needed: frozenset[int]
+    lines: tuple[tuple[str, ...], ...]
+
+
+class Target(Protocol):
+    """A kind of device."""
+
+    #: Makes a kernel of (function, name, chunk, index space, arguments, submission).
+    make: Callable[..., Any]
+
+    def items(self, made: Any) -> list[list[int]]:
+        """By pass, the bounds of its items: low and high per dimension."""
+
+    def passes(self, made: Any, *, contracts: bool, has_small_strides: bool) -> list[tuple[list[int], Any]]:
+        """By pass, the compiled functions and their threads, as `_native.FusedLaunch` takes them.
+
+        Args:
+            made: The kernel.
+            contracts: Whether a product and a sum may be rounded as one.
+            has_small_strides: Whether all strides fit into 32 bits.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    native: _native.FusedLaunch
+    scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
+    #: Over the values from outside that hold for the trace; None if there are none.
+    outside: Watch | None
+
+    def pack(self, arguments: Sequence[Any]) -> bytes:
+        content = np.zeros((len(self.scalars), _SCALAR_BYTES), np.uint8)
+        for row, (parameter, dtype) in zip(content, self.scalars, strict=True):
+            row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
+        return content.tobytes()
+
+
+class FusedPlans:
+    """The plans of one function for one runtime. Of the application's threads, one at a time."""
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, target: Target, inside: set[int], *, contracts: bool = False
+    ) -> None:
+        self._function = function
+        self._contracts = contracts
+        self._name = f"fused_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"
+        self._target = target
+        self._inside = inside
+        self._plans: dict[Any, list[_Plan]] = {}
+        self._needed: set[int] = set()  # arguments whose values some trace has asked for
+        self._structures: dict[tuple[type, ...], Structures] = {}
+        self._compiled: dict[tuple[str, bool], list[tuple[list[int], Any]]] = {}
+        self._is_warned = False
+
+    def prepare(self, submission: Submission, local: _native.LocalAccesses) -> tuple[_native.FusedLaunch, bytes] | None:
+        """The launch of a submit, and the bytes of its scalars.
+
+        Args:
+            submission: With the function as the program wrote it.
+            local: What the chunks of this rank access.
+
+        Returns:
+            None if Python has to run the function, because it does what is not fused yet. The first time warns.
+
+        Raises:
+            UsageError: If the function does what no fused kernel can.
+            BaseException: Any exception of the function.
+        """
+        key = self._key_of(submission, local)
+        plan = None if key is None else self._find(key)
+        if plan is None:
+            try:
+                plan = self._make(submission, local)
+            except NotTakenError as error:
+                self._warn(submission, error)
+                return None
+            variants = self._plans.setdefault(self._key_of(submission, local), [])
+            variants.insert(0, plan)
+            del variants[_MOST_VARIANTS:]
+            if len(self._plans) > _MOST_PLANS:
+                del self._plans[next(iter(self._plans))]
+        return plan.native, plan.pack(submission.args)
+
+    def _key_of(self, submission: Submission, local: _native.LocalAccesses) -> Any:
+        space: Any = submission.box
+        kinds: list[Any] = [local.key, space.min, space.max]
+        places: dict[int, int] = {}
+        for position, arg in enumerate(submission.args):
+            if arg.__class__ is Port:
+                first = places.setdefault(arg.buffer_id, position)
+                kinds += [arg.kind, arg.record.shape, first]
+            elif position in self._needed or not isinstance(arg, _NUMBERS) or isinstance(arg, bool):
+                kinds += [type(arg), repr(arg)]
+            else:
+                kinds.append(type(arg))
+        return tuple(kinds)
+
+    def _find(self, key: Any) -> _Plan | None:
+        for plan in self._plans.get(key, ()):
+            if plan.outside is None or plan.outside.find_moved() is None:
+                return plan
+        return None
+
+    def _make(self, submission: Submission, local: _native.LocalAccesses) -> _Plan:
+        args = submission.args
+        for arg in args:
+            if arg.__class__ is not Port and not isinstance(arg, (*_NUMBERS, str, type(None), tuple, np.dtype, type)):
+                raise NotTakenError(f"An argument of type {type(arg).__name__} is not fused yet.")
+            if arg.__class__ is Port and arg.wraps:
+                raise NotTakenError("An access that goes on at the opposite side of its buffer is not fused yet.")
+        reached = reached_values(self._function)
+        for words, found in reached.items():
+            if found.kept.kind == "array":
+                raise UsageError(
+                    f"{submission.describe()} is a fused kernel, and its function uses the array '{words}' from "
+                    f"outside, whose changes nobody would notice. Make it a buffer, and pass an access to it."
+                )
+        made = [self._trace(submission, box, regions) for box, regions in local.chunks()]
+        types = tuple(map(type, args))
+        structures = self._structures.setdefault(types, Structures(submission.name, self._names(len(args))))
+        places = [structures.place_of(one, args) for one in made]
+        self._needed.update(*(one.needed for one in made))
+        outside = Watch(reached.values()) if reached else None
+        return self._launch(made, places, local, outside, args)
+
+    def _trace(self, submission: Submission, box: Any, regions: Sequence[Any]) -> Any:
+        following = iter(regions)
+        arguments: list[Any] = []
+        for arg in submission.args:
+            if arg.__class__ is not Port:
+                arguments.append(arg)
+                continue
+            region = next(following)
+            bounding = (
+                region.bounding_box if region else _native.Box([0] * arg.record.box.ndim, [0] * arg.record.box.ndim)
+            )
+            declared = None if len(region.boxes) == 1 else region
+            arguments.append(AccessArgument(arg.record, bounding, declared, arg.mode != READ))
+        return _native.call_inside(
+            self._inside, self._target.make, self._function, self._name, box, submission.box, arguments, submission
+        )
+
+    def _names(self, count: int) -> list[str]:
+        code = getattr(self._function, "__code__", None)
+        names = [] if code is None else list(code.co_varnames[1 : code.co_argcount])
+        return [*names, *(f"argument {number + 1}" for number in range(len(names), count))]
+
+    def _launch(
+        self,
+        made: list[Any],
+        places: list[int],
+        local: _native.LocalAccesses,
+        outside: Watch | None,
+        args: Sequence[Any],
+    ) -> _Plan:
+        memories = []
+        ports = [position for position, arg in enumerate(args) if arg.__class__ is Port]
+        for position in made[0].accesses if made else ():
+            record = args[position].record
+            dtype = record.dtype
+            inner = np.empty(0, dtype.base).itemsize * np.cumprod((1, *dtype.shape[:0:-1]))[::-1] if dtype.shape else ()
+            memories.append((ports.index(position), record.box.ndim, dtype.itemsize, [int(one) for one in inner]))
+        has_small_strides = all(
+            arg.record.dtype.itemsize * math.prod(arg.record.shape[1:]) < _SMALL_STRIDE
+            for arg in args
+            if arg.__class__ is Port
+        )
+        structures: dict[int, tuple[int, Any]] = {}
+        scalars: list[tuple[Parameter, np.dtype[Any]]] = []
+        natives = []
+        for place, one in zip(places, made, strict=True):
+            if place not in structures:
+                first, size = len(scalars) * _SCALAR_BYTES, len(one.scalars) * _SCALAR_BYTES
+                structures[place] = len(structures), (self._compile(one, has_small_strides), first, size)
+                scalars += one.scalars
+        for (box, _), place, one in zip(local.chunks(), places, made, strict=True):
+            scratch, size = _lay_out(one.scratch)
+            natives.append((box, structures[place][0], self._target.items(one), list(one.numbers), scratch, size))
+        native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives)
+        return _Plan(native, tuple(scalars), outside)
+
+    def _compile(self, made: Any, has_small_strides: bool) -> list[tuple[list[int], Any]]:
+        key = made.text, has_small_strides
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._target.passes(made, contracts=self._contracts, has_small_strides=has_small_strides)
+            self._compiled[key] = found
+        return found
+
+    def _warn(self, submission: Submission, error: NotTakenError) -> None:
+        if self._is_warned:
+            return
+        self._is_warned = True
+        warnings.warn_explicit(
+            f"{submission.describe()} runs as a Python kernel, which is slower, with the same results. {error} (Said "
+            f"once per function.)",
+            CelerityWarning,
+            submission.code.co_filename,
+            submission.line,
+        )
+
+
+def _lay_out(scratch: Sequence[Scratch]) -> tuple[list[tuple[int, list[int]]], int]:
+    """Where the parts of scratch memory lie, as `_native.FusedLaunch` takes them, and the bytes of all of them."""
+    parts, begin = [], 0
+    for one in scratch:
+        strides = [one.dtype.itemsize * int(np.prod(one.shape[dim + 1 :], dtype=np.int64)) for dim in range(one.ndim)]
+        origin = sum(low * stride for low, stride in zip(one.origin, strides, strict=True))
+        parts.append((begin - origin, strides))
+        size = one.dtype.itemsize * int(np.prod(one.shape, dtype=np.int64))
+        begin += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+    return parts, begin

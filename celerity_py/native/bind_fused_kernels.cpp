@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// Fused kernels, and what the maker needs to know of a submit.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "executor/core/devices/fused_kernel.hpp"
+#include "submit/local_accesses.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace celerity::native {
+namespace {
+
+/// (access, dimensions of the buffer, bytes of an element, strides of its dimensions)
+using flat_memory = std::tuple<std::size_t, std::uint32_t, std::size_t, std::vector<std::int64_t>>;
+using extents = std::array<std::uint32_t, 3>;
+/// (memory, first stride, dimensions, bytes of an item)
+using flat_wide_memory = std::tuple<std::size_t, std::size_t, std::size_t, std::int64_t>;
+/// (block, items, wide memories, margins, place of the bounds of vectors)
+using flat_threads = std::tuple<extents, extents, std::vector<flat_wide_memory>, std::array<std::int64_t, 2>, std::optional<std::size_t>>;
+/// (functions, threads)
+using flat_pass = std::pair<std::vector<std::uintptr_t>, std::optional<flat_threads>>;
+/// (passes, first byte of the scalars, bytes)
+using flat_structure = std::tuple<std::vector<flat_pass>, std::size_t, std::size_t>;
+/// (offset, strides)
+using flat_scratch = std::pair<std::int64_t, std::vector<std::int64_t>>;
+/// (chunk, structure, bounds by pass, numbers, scratch, bytes of scratch memory)
+using flat_chunk = std::tuple<user_box, std::size_t, std::vector<std::vector<std::int64_t>>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t>;
+
+fused_threads to_threads(const flat_threads& flat) {
+	const auto& [block, items, wide, margins, wide_bounds] = flat;
+	fused_threads threads{block, items, {}, margins, wide_bounds};
+	for(const auto& [memory, first_stride, dims, size_bytes] : wide) threads.wide.push_back({memory, first_stride, dims, size_bytes});
+	return threads;
+}
+
+std::shared_ptr<fused_kernel> make_kernel(const std::vector<flat_memory>& memories, const std::vector<flat_structure>& structures,
+    const std::vector<flat_chunk>& chunks) {
+	std::vector<fused_memory> made_memories;
+	for(const auto& [access, dims, size_bytes, strides] : memories) made_memories.push_back({access, dims, size_bytes, strides});
+	std::vector<fused_structure> made_structures;
+	for(const auto& [passes, first_byte, size_bytes] : structures) {
+		made_structures.push_back({{}, first_byte, size_bytes});
+		for(const auto& [functions, threads] : passes) made_structures.back().passes.push_back({functions, threads ? to_threads(*threads) : fused_threads()});
+	}
+	std::vector<fused_chunk> made_chunks;
+	for(const auto& [chunk, structure, bounds, numbers, scratch, scratch_bytes] : chunks) {
+		made_chunks.push_back({chunk.b, structure, {}, numbers, {}, scratch_bytes});
+		for(const auto& of_pass : bounds) made_chunks.back().items.push_back({of_pass});
+		for(const auto& [offset, strides] : scratch) made_chunks.back().scratch.push_back({offset, strides});
+	}
+	return std::make_shared<fused_kernel>(std::move(made_memories), std::move(made_structures), std::move(made_chunks));
+}
+
+} // namespace
+
+void bind_fused_kernels(nb::module_& m) {
+	nb::class_<native_kernel>(m, "NativeKernel", "A kernel that native code launches.");
+	nb::class_<fused_kernel, native_kernel>(m, "FusedLaunch", "A fused kernel for the chunks of a task on this rank. Immutable.")
+	    .def(nb::new_(&make_kernel), "memories"_a, "structures"_a, "chunks"_a,
+	        R"(memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
+
+structures: (passes, first byte of the scalars, their bytes). A pass is (functions, threads): of GPUs a CUfunction per local device, of CPU devices one
+address and None. Threads are (block, items of each, memories of vectors, margins of vectors, place of their bounds among the numbers), as in
+`fusion.launches.PassLaunch`, but with x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
+
+chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
+strides), in bytes.)");
+	nb::class_<local_accesses>(m, "LocalAccesses", "What the chunks of this rank's devices access.")
+	    .def_prop_ro("key", &local_accesses::key, "Equal for equal chunks and regions.")
+	    .def("chunks", &local_accesses::chunks, "Each chunk, with the region of each access.");
+}
+
+} // namespace celerity::native

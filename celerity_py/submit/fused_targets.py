@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""The kinds of devices as fused kernels see them: which text is made, and who compiles it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from celerity_py.cpu.compilation import CpuKernel, compile_for_cpu
+from celerity_py.cuda import compilation
+from celerity_py.cuda.compilation import CompilationError, FusedProgram
+from celerity_py.fusion.cpu_kernels import FusedCpuKernel, make_for_cpu
+from celerity_py.fusion.kernels import FusedKernel, make
+from celerity_py.fusion.launches import PassLaunch
+from celerity_py.scheduler.errors import InternalError
+
+if TYPE_CHECKING:
+    from celerity_py.fusion.plans import Target
+
+
+def find(devices: Any, drain: Callable[[], None]) -> Target | None:
+    """The target for the `Devices` of a rank; None if no compiler for it is installed.
+
+    Args:
+        devices: The devices.
+        drain: Waits until no stream of this rank waits for another rank; collective.
+    """
+    if devices.is_cuda:
+        return CudaTarget(devices.ordinals, drain)
+    return CpuTarget() if find_spec("numba") is not None else None
+
+
+class CpuTarget:
+    """CPU devices, by numba."""
+
+    make = staticmethod(make_for_cpu)
+
+    def __init__(self) -> None:
+        self._kept: list[CpuKernel] = []  # functions live as long as these
+
+    def items(self, made: FusedCpuKernel) -> list[list[int]]:
+        """See `Target`."""
+        return [[bound for interval in box for bound in interval] for box in made.boxes]
+
+    def passes(self, made: FusedCpuKernel, **options: bool) -> list[tuple[list[int], Any]]:
+        """See `Target`."""
+        kernel = compile_for_cpu(made.text, made.name, len(made.boxes))
+        self._kept.append(kernel)
+        return [([address], None) for address in kernel.addresses]
+
+
+class CudaTarget:
+    """GPUs, by NVRTC, which keeps what it has compiled on disk as for a `CudaKernel`."""
+
+    make = staticmethod(make)
+
+    def __init__(self, ordinals: tuple[int, ...], drain: Callable[[], None]) -> None:
+        self._ordinals = ordinals
+        self._drain = drain
+
+    def items(self, made: FusedKernel) -> list[list[int]]:
+        """See `Target`."""
+        return [list(made.numbers[one.bounds : one.bounds + 2 * one.dims]) for one in made.passes]
+
+    def passes(self, made: FusedKernel, *, contracts: bool, has_small_strides: bool) -> list[tuple[list[int], Any]]:
+        """See `Target`."""
+        options: tuple[str, ...] = () if contracts else ("--fmad=false",)
+        if has_small_strides and made.has_small_coordinates:
+            options += ("-DCELERITY_COORDINATE=int",)
+        programs = [
+            FusedProgram(made.text, f"fused::{made.name}_{number}", options) for number in range(len(made.passes))
+        ]
+        if not all(compilation.is_loaded(program, self._ordinals) for program in programs):
+            self._drain()  # loading code waits for all streams, as for a CudaKernel
+        try:
+            functions = [compilation.load(program, self._ordinals) for program in programs]
+        except CompilationError as error:
+            raise InternalError(f"The text of the fused kernel '{made.name}' does not compile:\n{error}") from None
+        return [(by_device, _threads(one)) for by_device, one in zip(functions, made.passes, strict=True)]
+
+
+def _threads(one: PassLaunch) -> Any:
+    """As `_native.FusedLaunch` takes them: x first."""
+    wide = [(memory.place, memory.first_stride, memory.ndim, memory.itemsize) for memory in one.wide]
+    return _x_first(one.block), _x_first(one.items), wide, list(one.margins), one.wide_bounds
+
+
+def _x_first(extents: tuple[int, ...]) -> list[int]:
+    return [*reversed(extents), 1, 1, 1][:3]

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "cpu_kernels.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace celerity {
+
+namespace {
+
+/// To wake the threads of a team costs about as much as these take.
+constexpr std::int64_t least_items_per_part = 16 * 1024;
+/// A thread that begins late, or is interrupted, then has fewer parts than the others.
+constexpr std::int64_t parts_per_thread = 4;
+
+const fused_kernel& kernel_of(const launch_operation& launch) { return static_cast<const fused_kernel&>(*launch.launch->kernel); }
+
+void run_pass(const cpu_pass_function function, const fused_items& items, worker_team& team, const std::int64_t* const words, const fused_kernel::layout& at) {
+	const auto call = [&](const std::vector<std::int64_t>& bounds) {
+		function(reinterpret_cast<char* const*>(words), words + at.strides, words + at.numbers, reinterpret_cast<const char*>(words + at.scalars),
+		    bounds.data());
+	};
+	// Along the first dimension that is long enough, so that parts are whole rows where possible.
+	const std::int64_t most = std::min(static_cast<std::int64_t>(team.size()) * parts_per_thread, items.area() / least_items_per_part);
+	std::size_t cut = 0;
+	while(cut + 1 < items.dims() && items.extent(cut) < most) ++cut;
+	if(team.size() == 1 || items.dims() == 0 || most < 2) return call(items.bounds);
+	const std::int64_t count = std::min(most, items.extent(cut));
+	team.run(static_cast<std::size_t>(count), [&](const std::size_t part) {
+		auto bounds = items.bounds;
+		const auto number = static_cast<std::int64_t>(part);
+		bounds[2 * cut] = items.bounds[2 * cut] + items.extent(cut) * number / count;
+		bounds[2 * cut + 1] = items.bounds[2 * cut] + items.extent(cut) * (number + 1) / count;
+		call(bounds);
+	});
+}
+
+} // namespace
+
+std::int64_t count_items(const launch_operation& launch) {
+	std::int64_t sum = 0;
+	for(const auto& items : kernel_of(launch).find(launch.instruction->chunk).items) sum += items.area();
+	return sum;
+}
+
+void carry_out(const launch_operation& launch, kernel_workshop& own) {
+	const auto& kernel = kernel_of(launch);
+	const auto& chunk = kernel.find(launch.instruction->chunk);
+	if(own.scratch.size() * alignof(std::max_align_t) < chunk.scratch_bytes)
+		own.scratch.resize((chunk.scratch_bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t));
+	const auto at = kernel.fill(chunk, launch, own.scratch.data(), own.block);
+	const auto& passes = kernel.structure_of(chunk).passes;
+	for(std::size_t i = 0; i < passes.size(); ++i) {
+		if(chunk.items[i].area() == 0) continue;
+		run_pass(reinterpret_cast<cpu_pass_function>(passes[i].functions.front()), chunk.items[i], own.team, own.block.words(), at);
+	}
+}
+
+} // namespace celerity

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include "fused_kernel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace celerity {
+
+namespace {
+
+constexpr std::array<std::int64_t, 3> max_grid{0x7fffffff, 65535, 65535};
+/// That a thread loads or stores at once.
+constexpr std::int64_t vector_bytes = 16;
+
+/// The strides of the dimensions of an array in C order, in bytes; without an allocation 0.
+std::array<std::int64_t, 3> strides_of(const array_place& place, const std::uint32_t dims, const std::size_t element_size_bytes) {
+	std::array<std::int64_t, 3> strides{};
+	if(place.array == nullptr) return strides;
+	auto stride = static_cast<std::int64_t>(element_size_bytes);
+	for(std::uint32_t d = dims; d-- > 0;) {
+		strides[d] = stride;
+		stride *= place.array->extent(d);
+	}
+	return strides;
+}
+
+std::int64_t piece_of(const std::int64_t columns, const std::int64_t size_bytes) { return std::min(vector_bytes, columns * size_bytes); }
+
+/// Whether vectors of the memory that begin at column `first` are aligned in all rows.
+bool is_aligned(const fused_threads::wide_memory& memory, const std::int64_t columns, const std::int64_t first, const fused_kernel::layout& at,
+    fused_block& block) {
+	const auto piece = piece_of(columns, memory.size_bytes);
+	const std::span<const std::int64_t> strides(block.words() + at.strides + memory.first_stride, memory.dims);
+	if(strides.back() != memory.size_bytes || (block.words()[memory.memory] + first * memory.size_bytes) % piece != 0) return false;
+	return std::all_of(strides.begin(), strides.end() - 1, [=](const std::int64_t stride) { return stride % piece == 0; });
+}
+
+/// The first column of vectors, and the end of the last one. Equal if there are none.
+std::array<std::int64_t, 2> wide_columns(const fused_items& items, const fused_threads& threads, const fused_kernel::layout& at, fused_block& block) {
+	const std::int64_t low = items.bounds[items.bounds.size() - 2];
+	const std::int64_t high = items.bounds.back();
+	if(threads.wide.empty()) return {low, low};
+	const std::int64_t columns = threads.items[0];
+	const auto& smallest =
+	    *std::min_element(threads.wide.begin(), threads.wide.end(), [](const auto& a, const auto& b) { return a.size_bytes < b.size_bytes; });
+	const auto piece = piece_of(columns, smallest.size_bytes);
+	std::int64_t first = low + threads.margins[0];
+	const std::int64_t beyond = ((block.words()[smallest.memory] + first * smallest.size_bytes) % piece + piece) % piece;
+	if(beyond != 0) first += (piece - beyond) / smallest.size_bytes;
+	const std::int64_t last = first + (high - threads.margins[1] - first) / columns * columns;
+	const bool is_possible =
+	    last > first && std::all_of(threads.wide.begin(), threads.wide.end(), [&](const auto& one) { return is_aligned(one, columns, first, at, block); });
+	return is_possible ? std::array{first, last} : std::array{low, low};
+}
+
+} // namespace
+
+void fused_block::put_bytes(const std::span<const std::byte> bytes) {
+	const std::size_t first = m_words.size();
+	m_words.resize(first + (bytes.size() + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
+	if(!bytes.empty()) std::memcpy(&m_words[first], bytes.data(), bytes.size());
+}
+
+std::int64_t fused_items::area() const {
+	std::int64_t result = 1;
+	for(std::size_t d = 0; d < dims(); ++d) result *= std::max<std::int64_t>(extent(d), 0);
+	return result;
+}
+
+fused_kernel::fused_kernel(std::vector<fused_memory> memories, std::vector<fused_structure> structures, std::vector<fused_chunk> chunks)
+    : m_memories(std::move(memories)), m_structures(std::move(structures)), m_chunks(std::move(chunks)) {
+	for(const auto& chunk : m_chunks) {
+		if(chunk.structure >= m_structures.size()) throw std::invalid_argument("a chunk has a structure that there is not");
+		if(chunk.items.size() != m_structures[chunk.structure].passes.size()) throw std::invalid_argument("a chunk needs items for each pass");
+	}
+}
+
+const fused_chunk& fused_kernel::find(const box& chunk) const {
+	const auto found = std::find_if(m_chunks.begin(), m_chunks.end(), [&](const fused_chunk& known) { return known.chunk == chunk; });
+	if(found == m_chunks.end()) throw std::logic_error("a fused kernel was made for other chunks than the one that is launched");
+	return *found;
+}
+
+fused_kernel::layout fused_kernel::fill(const fused_chunk& chunk, const launch_operation& launch, const void* const scratch, fused_block& out) const {
+	out.begin();
+	small_vector<std::array<std::int64_t, 3>, 8> strides;
+	for(const auto& memory : m_memories) {
+		const array_place& place = launch.access_places[memory.access];
+		strides.push_back(strides_of(place, memory.dims, memory.element_size_bytes));
+		auto address = reinterpret_cast<std::int64_t>(place.address);
+		for(std::uint32_t d = 0; place.array != nullptr && d < memory.dims; ++d) address -= place.array->min(d) * strides.back()[d];
+		out.put(address);
+	}
+	for(const auto& memory : chunk.scratch) out.put(reinterpret_cast<std::int64_t>(scratch) + memory.offset_bytes);
+	const auto end_table = [&](const std::size_t begin) { // a table has at least one entry
+		if(out.size() == begin) out.put(0);
+		return out.size();
+	};
+	layout result;
+	result.strides = end_table(0);
+	for(std::size_t i = 0; i < m_memories.size(); ++i) {
+		for(std::uint32_t d = 0; d < m_memories[i].dims; ++d) out.put(strides[i][d]);
+		for(const auto stride : m_memories[i].inner_strides) out.put(stride);
+	}
+	for(const auto& memory : chunk.scratch) {
+		for(const auto stride : memory.strides) out.put(stride);
+	}
+	result.numbers = end_table(result.strides);
+	for(const auto number : chunk.numbers) out.put(number);
+	result.scalars = end_table(result.numbers);
+	const auto& structure = structure_of(chunk);
+	out.put_bytes(std::span(launch.launch->scalars).subspan(structure.first_scalar_byte, structure.scalar_bytes));
+	if(structure.scalar_bytes == 0) {
+		for(int word = 0; word < 2; ++word) out.put(0);
+	}
+	return result;
+}
+
+// Along all dimensions but x, kernels go on behind a grid that has no more blocks.
+std::optional<std::array<std::uint32_t, 3>> fused_kernel::begin_pass(const fused_items& items, const fused_threads& threads, const layout& at,
+    fused_block& block) {
+	if(items.area() == 0) return std::nullopt;
+	std::array<std::int64_t, 3> num_threads{1, 1, 1};
+	for(std::size_t axis = 1; axis < items.dims(); ++axis) {
+		num_threads[axis] = (items.extent(items.dims() - 1 - axis) + threads.items[axis] - 1) / threads.items[axis];
+	}
+	if(items.dims() > 0) {
+		const auto [first, last] = wide_columns(items, threads, at, block);
+		if(threads.wide_bounds) {
+			block.words()[at.numbers + *threads.wide_bounds] = first;
+			block.words()[at.numbers + *threads.wide_bounds + 1] = last;
+		}
+		num_threads[0] = (last - first) / threads.items[0] + items.extent(items.dims() - 1) - (last - first);
+	}
+	std::array<std::uint32_t, 3> grid{};
+	for(std::size_t axis = 0; axis < 3; ++axis) {
+		const std::int64_t blocks = (num_threads[axis] + threads.block[axis] - 1) / threads.block[axis];
+		grid[axis] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, max_grid[axis]));
+	}
+	return grid;
+}
+
+} // namespace celerity
