@@ -98,6 +98,12 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
     def _reference(self, positions: Positions, shape: Shape) -> SymbolicArray:
         return SymbolicArray(self.trace, self._storage, compose(self._positions, positions), shape)
 
+    def _as_number(self) -> SymbolicArray:
+        """The elements as they are now. Without dimensions they are a scalar of NumPy, which `+=` replaces."""
+        result = SymbolicArray.of(self.trace, self.node())
+        result._is_number = not self.shape
+        return result
+
     # ---- as the function sees it
 
     @property
@@ -136,11 +142,12 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         return SymbolicArray(self.trace, storage, identity(self.ndim), self.shape)
 
     def __getitem__(self, index: Any) -> SymbolicArray:
-        positions, shape = select(self.shape, index)
-        return self._reference(positions, shape)
+        found = self._reference(*select(self.shape, index))
+        is_element = not found.shape and ... not in (index if isinstance(index, tuple) else (index,))
+        return found._as_number() if is_element else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self[index].assign(value)
+        self._reference(*select(self.shape, index)).assign(value)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -162,7 +169,9 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def copy(self, order: str = "C") -> SymbolicArray:
         """The elements as they are now, in an array of their own."""
-        return SymbolicArray.of(self.trace, self.node())
+        result = SymbolicArray.of(self.trace, self.node())
+        result._is_number = self._is_number
+        return result
 
     def astype(self, dtype: Any, **options: Any) -> SymbolicArray:
         """The elements converted as NumPy does, in an array of their own."""
@@ -176,7 +185,9 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         if target.kind == "c" and self.dtype.kind != "c" and target.char not in "FD":
             raise NotTakenError(f"Conversions to {target} {at_line()} are not fused yet.")
         self.trace.count()
-        return SymbolicArray.of(self.trace, converted(self.node(), target))
+        result = SymbolicArray.of(self.trace, converted(self.node(), target))
+        result._is_number = self._is_number
+        return result
 
     def clip(self, min: Any = None, max: Any = None, **options: Any) -> SymbolicArray:  # noqa: A002 - NumPy's names
         """As `numpy.clip`."""
@@ -234,9 +245,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         operands = [operand_of(value) for value in inputs]
         target = out[0] if isinstance(out, tuple) else out
         if target is None or (isinstance(target, SymbolicArray) and target._is_number and inputs[0] is target):
-            result = SymbolicArray.of(self.trace, operations.apply(ufunc, operands))
-            result._is_number = not result.shape  # NumPy gives a scalar, which `+=` does not change but replace
-            return result
+            return SymbolicArray.of(self.trace, operations.apply(ufunc, operands))._as_number()
         if not isinstance(target, SymbolicArray):
             raise UsageError(
                 f"numpy.{ufunc.__name__} {at_line()} would put its result into {type(target).__name__}, which is no "

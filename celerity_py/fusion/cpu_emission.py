@@ -170,7 +170,7 @@ class _PassText:
     def _element(self, memory: Memory, dim: int, position: Affine) -> str:
         """A coordinate in a memory: of stencils and of elements, distances and constants are part of the text."""
         axis, _, offset = position
-        if not (self._fixes_distances and is_fixed(memory, dim, position, self._pass.statements[0].memory.num_divided)):
+        if not (self._fixes_distances and is_fixed(memory, dim, position, self._pass.num_divided)):
             return self._coordinate(position)
         return f"{offset}" if axis == NO_AXIS else f"(c{axis} + {offset})" if offset else f"c{axis}"
 

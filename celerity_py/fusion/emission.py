@@ -76,7 +76,7 @@ class _PassText:
         self._fixes_distances = fixes_distances
         self._body: Body = lower(one)
         self._steps = list(steps_of(one, self._body))
-        self._num_divided = one.statements[0].memory.num_divided
+        self._num_divided = one.num_divided
         storing = [step for step in self._steps if not isinstance(step, int)]
         self._windows = find_windows(self._body, storing, fixes_distances)
         self._tile = choose(one, self._body, self._windows)

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, Shape, broadcast, constant, identity
+from celerity_py.fusion.memories import region_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from celerity_py.fusion.memories import Memory
+    from celerity_py.fusion.memories import Memory, Region
     from celerity_py.fusion.scalars import Parameter
 
-#: Per dimension of the target the step from item to item and the first coordinate modulo it. The item `c` stores the
+#: Per dimension of the items the step from item to item and the first coordinate modulo it. The item `c` stores the
 #: element at `step * c + phase`, so that statements about one memory agree about which item has which element.
 Frame: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -103,6 +104,7 @@ class Statement:
     value: Node
     #: The user's line, as "file:line".
     line: str
+    _choices: tuple[Items, ...] = field(default=(), init=False)
     _items: Items | None = field(default=None, init=False)
 
     @property
@@ -111,15 +113,34 @@ class Statement:
         return self.value.shape
 
     def items(self) -> Items:
-        """The items that store its elements, one each."""
-        if self._items is None:
-            self._items = self._make_items()
-        return self._items
+        """The items that store its elements, one each: the chosen ones of the choices, or else the first ones."""
+        return self.choices()[0] if self._items is None else self._items
 
-    def _make_items(self) -> Items:
+    def choose(self, items: Items) -> None:
+        """Take other items of the choices."""
+        self._items = items
+
+    def choices(self) -> tuple[Items, ...]:
+        """The items that may store its elements.
+
+        Constant coordinates of the target, as of components and of rows, need no dimension of the items: statements
+        that differ in these have the same items. But with one they have those of statements about the whole.
+        """
+        if not self._choices:
+            divided = range(self.memory.num_divided)
+            varying = [dim for dim, position in enumerate(self.positions) if position.axis != NO_AXIS]
+            fewest = {*varying, *(() if set(varying) & set(divided) else divided[-1:])}
+            kept = (fewest, {*fewest, *divided}, set(range(len(self.positions))))
+            different = dict.fromkeys(tuple(sorted(dims)) for dims in kept)
+            self._choices = tuple(self._make_items(dims) for dims in different)
+        return self._choices
+
+    def _make_items(self, dims: tuple[int, ...]) -> Items:
         frame, box = [], []
+        stored = [constant(position.offset) for position in self.positions]
         coordinates: list[Affine] = [constant(0)] * len(self.shape)
-        for dim, (axis, step, offset) in enumerate(self.positions):
+        for place, dim in enumerate(dims):
+            axis, step, offset = self.positions[dim]
             extent = 1 if axis == NO_AXIS else self.shape[axis]
             lowest = min(offset, offset + step * (extent - 1))
             stride = abs(step) if extent > 1 else 1
@@ -127,24 +148,33 @@ class Statement:
             low = (lowest - phase) // stride
             frame.append((stride, phase))
             box.append((low, low + extent))
+            stored[dim] = Affine(place, stride, phase)
             if axis != NO_AXIS:
-                coordinates[axis] = Affine(dim, 1, -low) if step > 0 else Affine(dim, -1, extent - 1 + low)
-        return Items(tuple(frame), tuple(box), tuple(coordinates))
+                coordinates[axis] = Affine(place, 1, -low) if step > 0 else Affine(place, -1, extent - 1 + low)
+        num_divided = sum(dim < self.memory.num_divided for dim in dims)
+        return Items(tuple(frame), tuple(box), tuple(coordinates), tuple(stored), num_divided)
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of a statement."""
+    """The items of a statement, on some dimensions of its target."""
 
     frame: Frame
     box: Box
     #: Per axis of the statement's value, where the item has its element.
     coordinates: Positions
+    #: Per dimension of the target, where the item stores.
+    stored: Positions
+    #: So many of the dimensions, the first ones, are those of a buffer.
+    num_divided: int
 
-    @property
-    def stored(self) -> Positions:
-        """Per dimension of the target, where the item stores."""
-        return tuple(Affine(dim, step, phase) for dim, (step, phase) in enumerate(self.frame))
+    def region(self) -> Region:
+        """The elements that they store."""
+        return region_of(self.stored, self.box)
+
+    def is_like(self, other: Items) -> bool:
+        """Whether one pass may have both."""
+        return self.frame == other.frame and self.num_divided == other.num_divided
 
 
 def broadcast_to(node: Node, shape: Shape) -> Node:

@@ -75,10 +75,12 @@ class _Ordering:
 
     def _is_in_vain(self, statement: Statement) -> bool:
         """Whether a later statement stores all the same elements, and nothing loads them in between."""
-        here, box = self._order[statement], statement.items().box
+        here, items = self._order[statement], statement.items()
         for later in self._pass.statements[here + 1 :]:
-            pairs = zip(box, later.items().box, strict=True)
-            if later.memory.key == statement.memory.key and all(a >= c and b <= d for (a, b), (c, d) in pairs):
+            if later.memory.key != statement.memory.key or later.items().stored != items.stored:
+                continue
+            pairs = zip(items.box, later.items().box, strict=True)
+            if all(a >= c and b <= d for (a, b), (c, d) in pairs):
                 there = self._order[later]
                 return not any(here <= after < there for _, after in self._loads_from(statement.memory))
         return False

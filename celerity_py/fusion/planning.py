@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Groups the statements of a call into passes over memory, and takes scratch memory where NumPy's order needs it.
 
-A pass runs its statements item by item. That has the effect of one statement after the other if no item loads what
-another one stores in the same pass. An element that is loaded and stored at the same item is harmless: the item loads
-before or after it stores, as the program says. So a statement joins the pass before it unless it would load an element
-that another item stores, or store one that another item loads. Two cases need scratch memory:
+A pass runs its statements item by item. That has the effect of one statement after the other if no item loads or
+stores what another one stores in the same pass. An element that one item loads and stores is harmless: the item does so
+in the order of the program. So a statement joins the pass before it unless it would load or store an element that
+another item stores, or store one that another item loads. Two cases need scratch memory:
 
 * A statement stores elements that other items of its own load, as `u[1:] = u[:-1]` does. NumPy evaluates the right side
   as a whole first, so a first pass stores the value in scratch, and a second one copies it.
@@ -13,12 +13,13 @@ that another item stores, or store one that another item loads. Two cases need s
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions
+from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, constant
 from celerity_py.fusion.memories import Region, Scratch, common_region, overlap, region_of
 from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored, children
 from celerity_py.fusion.walks import loads_of
@@ -36,9 +37,15 @@ class Pass:
     #: Where the items load, by statement.
     loads: dict[Statement, list[tuple[Load, Positions]]] = field(default_factory=dict)
 
-    def add(self, statement: Statement, items: Items, loads: list[tuple[Load, Positions]]) -> None:
+    @property
+    def num_divided(self) -> int:
+        """So many of its dimensions, the first ones, are divided among threads; those of elements are not."""
+        return self.statements[0].items().num_divided
+
+    def add(self, statement: Statement, loads: list[tuple[Load, Positions]]) -> None:
         """The statement becomes the last one."""
-        self.box = items.box if not self.statements else _union(self.box, items.box)
+        box = statement.items().box
+        self.box = box if not self.statements else _union(self.box, box)
         self.statements.append(statement)
         self.loads[statement] = loads
 
@@ -75,10 +82,12 @@ class _Planner:
         order = {statement: place for place, statement in enumerate(self._statements)}
         passes: list[Pass] = []
         for statement in self._statements:
-            items = statement.items()
-            if passes and self._may_join(statement, items, passes[-1], order):
-                passes[-1].add(statement, items, list(loads_of(statement, passes[-1].statements)))
+            joined = self._join(statement, passes[-1], order) if passes else None
+            if joined is not None:
+                passes[-1] = joined
                 continue
+            items = statement.choices()[0]
+            statement.choose(items)
             loads = list(loads_of(statement, ()))
             earlier = [other for one in passes for other in one.statements]
             stale = _first_overwritten(loads, items, earlier, order)
@@ -89,32 +98,49 @@ class _Planner:
                 self._evaluate_first(statement, items, order[statement])
                 return None
             passes.append(Pass())
-            passes[-1].add(statement, items, loads)
+            passes[-1].add(statement, loads)
         return passes
 
-    def _may_join(self, statement: Statement, items: Items, last: Pass, order: dict[Statement, int]) -> bool:
-        first = last.statements[0].items()
-        if first.frame != items.frame or not _is_dense([other.items().box for other in last.statements], items.box):
-            return False
+    def _join(self, statement: Statement, last: Pass, order: dict[Statement, int]) -> Pass | None:
+        """The last pass with one more statement, on the items that it has or else on others; None if none do."""
+        statements = [*last.statements, statement]
+        if _choose_like(statement, last.statements[0].items()):
+            return last if _is_dense(statements) and self._add(statement, last, order) else None
+        chosen = {other: other.items() for other in last.statements}
+        for items in statement.choices():
+            if all(_choose_like(other, items) for other in statements) and _is_dense(statements):
+                joined = Pass()
+                if all(self._add(other, joined, order) for other in statements):
+                    return joined
+        for other, before in chosen.items():
+            other.choose(before)
+        return None
+
+    def _add(self, statement: Statement, last: Pass, order: dict[Statement, int]) -> bool:
+        """Let a pass have one more statement if it may."""
         loads = list(loads_of(statement, last.statements))
         if any(_stores_what_others_load(other, [(statement, loads)]) for other in last.statements):
+            return False
+        if any(_store_at_different_items(other, statement) for other in last.statements):
             return False
         pairs = [*last.loads.items(), (statement, loads)]
         if _stores_what_others_load(statement, pairs):
             return False
-        before = self._statements[: order[last.statements[0]]]
-        return _first_overwritten(loads, items, before, order) is None
+        before = self._statements[: order[last.statements[0] if last.statements else statement]]
+        if _first_overwritten(loads, statement.items(), before, order) is not None:
+            return False
+        last.add(statement, loads)
+        return True
 
     def _evaluate_first(self, statement: Statement, items: Items, place: int) -> None:
         """Let a statement of its own store the value in scratch memory, at the items of the statement."""
         shape = tuple(high - low for low, high in items.box)
-        scratch = self._allocate(
-            statement.value, tuple(low for low, _ in items.box), shape, statement.memory.num_divided
-        )
-        positions = []
-        for (axis, step, _), (low, high) in zip(statement.positions, items.box, strict=True):
-            start = low if step >= 0 else high - 1
-            positions.append(Affine(axis, 0 if axis == NO_AXIS else 1 if step > 0 else -1, start))
+        scratch = self._allocate(statement.value, tuple(low for low, _ in items.box), shape, items.num_divided)
+        positions = [constant(low) for low, _ in items.box]
+        for (axis, step, _), stored in zip(statement.positions, items.stored, strict=True):
+            if axis != NO_AXIS:
+                low, high = items.box[stored.axis]
+                positions[stored.axis] = Affine(axis, 1, low) if step > 0 else Affine(axis, -1, high - 1)
         self._replace(statement, place, scratch, tuple(positions), statement.value)
 
     def _keep(self, statement: Statement, stale: Statement, order: dict[Statement, int]) -> None:
@@ -122,9 +148,10 @@ class _Planner:
         node = self._largest_before(statement, stale, order)
         kept = self._kept.get(node)
         if kept is None:
-            origin = _origin_of(node)
-            scratch = self._allocate(node, origin, node.shape, min(len(node.shape), stale.memory.num_divided))
-            positions = tuple(Affine(axis, 1, low) for axis, low in enumerate(origin))
+            origin = _origin_of(node) or (0,)
+            num_divided = min(len(origin), stale.memory.num_divided)
+            scratch = self._allocate(node, origin, node.shape or (1,), num_divided)
+            positions = tuple(Affine(axis, 1, low) for axis, low in enumerate(origin)) if node.shape else (constant(0),)
             self._replace(statement, order[stale], scratch, positions, node)
         else:
             assert kept.after is not statement
@@ -165,8 +192,7 @@ def _is_before(load: Load, place: int, order: dict[Statement, int]) -> bool:
 
 
 def _touches(load: Load, store: Statement) -> bool:
-    items = store.items()
-    return overlap(_whole_region_of(load), region_of(items.stored, items.box))
+    return overlap(_whole_region_of(load), store.items().region())
 
 
 def _whole_region_of(load: Load) -> Region:
@@ -180,15 +206,32 @@ def _region_of_load(load: Load, where: Positions, items: Items) -> Region:
 
 def _stores_what_others_load(store: Statement, loads: Iterable[tuple[Statement, list[tuple[Load, Positions]]]]) -> bool:
     """Whether an item may load, for one of the statements, an element that another item stores."""
-    stored = store.items()
-    region = region_of(stored.stored, stored.box)
+    stored = store.items().stored
+    region = store.items().region()
     return any(
         load.memory.key == store.memory.key
-        and where != stored.stored
+        and where != stored
         and overlap(_region_of_load(load, where, other.items()), region)
         for other, pairs in loads
         for load, where in pairs
     )
+
+
+def _store_at_different_items(first: Statement, second: Statement) -> bool:
+    """Whether two items may store the same element."""
+    one, other = first.items(), second.items()
+    return (
+        first.memory.key == second.memory.key and one.stored != other.stored and overlap(one.region(), other.region())
+    )
+
+
+def _choose_like(statement: Statement, items: Items) -> bool:
+    """Let a statement have items that one pass may have with others, if it can."""
+    for choice in statement.choices():
+        if choice.is_like(items):
+            statement.choose(choice)
+            return True
+    return False
 
 
 def _first_overwritten(
@@ -196,11 +239,10 @@ def _first_overwritten(
 ) -> Statement | None:
     """The first of earlier statements that overwrites elements which are loaded as they were before it."""
     for store in earlier:
-        stored = store.items()
         for load, where in loads:
             if load.memory.key != store.memory.key or not _is_before(load, order[store], order):
                 continue
-            if overlap(_region_of_load(load, where, items), region_of(stored.stored, stored.box)):
+            if overlap(_region_of_load(load, where, items), store.items().region()):
                 return store
     return None
 
@@ -254,17 +296,16 @@ def _with_children(node: Node, new: tuple[Node, ...], done: dict[Node, Node]) ->
 def _origin_of(node: Node) -> tuple[int, ...]:
     """Coordinates of the first element such that the items are those of the statements that store what it loads."""
     for load in _all_loads(node):
-        straight = tuple(Affine(axis, 1, position.offset) for axis, position in enumerate(load.positions))
-        if len(load.positions) == len(node.shape) and load.positions == straight:
+        varying = tuple(position for position in load.positions if position.axis != NO_AXIS)
+        straight = tuple(Affine(axis, 1, position.offset) for axis, position in enumerate(varying))
+        if len(varying) == len(node.shape) and varying == straight:
             return tuple(position.offset for position in straight)
     return (0,) * len(node.shape)
 
 
-def _is_dense(boxes: list[Box], further: Box) -> bool:
-    union = further
-    for box in boxes:
-        union = _union(union, box)
-    return _volume(union) <= _MAX_IDLE_ITEMS * max(map(_volume, [*boxes, further]))
+def _is_dense(statements: Sequence[Statement]) -> bool:
+    boxes = [statement.items().box for statement in statements]
+    return _volume(functools.reduce(_union, boxes)) <= _MAX_IDLE_ITEMS * max(map(_volume, boxes))
 
 
 def _volume(box: Box) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from celerity_py.fusion.coordinates import NO_AXIS, Affine
 from celerity_py.fusion.launches import VECTOR_BYTES
 from celerity_py.fusion.lowering import Place
+from celerity_py.fusion.memories import overlap
 
 if TYPE_CHECKING:
     from celerity_py.fusion.coordinates import Positions
@@ -101,15 +103,16 @@ def find_windows(body: Body, storing: Sequence[Statement], fixes_distances: bool
     found = Windows()
     if not fixes_distances:
         return found
-    num_divided = storing[0].memory.num_divided
-    ordered = _ordered_keys(body, storing)
+    num_divided = storing[0].items().num_divided
+    in_order = _in_order(body, storing)
     numbers: dict[Hashable, int] = {}
     for number, instruction in enumerate(body.instructions):
         if instruction.operation != "load":
             continue
         assert isinstance(instruction.detail, Place)
         load, where = instruction.detail.load, instruction.detail.where
-        split = None if number in body.needs or load.memory.key in ordered else _split(load.memory, where, num_divided)
+        is_first = number not in body.needs and load.after not in body.values
+        split = _split(load.memory, where, num_divided) if is_first else None
         if split is None:
             found.num_single += any(position.axis == num_divided - 1 for position in where)
             continue
@@ -121,21 +124,26 @@ def find_windows(body: Body, storing: Sequence[Statement], fixes_distances: bool
         found.all[place].columns.append(column)
         found.uses[number] = Use(place, row, column)
     for statement in storing:
-        if statement in body.masks or statement.memory.key in ordered:
+        if statement in body.masks or statement in in_order:
             continue
         if _split(statement.memory, statement.items().stored, num_divided) is not None:
             found.stored.append(statement)
     return found
 
 
-def _ordered_keys(body: Body, storing: Sequence[Statement]) -> set[Hashable]:
-    """Memories of which an item loads what the pass has stored, or which several statements store."""
-    keys = [statement.memory.key for statement in storing]
-    ordered = {key for key in keys if keys.count(key) > 1}
-    for instruction in body.instructions:
-        if isinstance(instruction.detail, Place) and instruction.detail.load.after in body.values:
-            ordered.add(instruction.detail.load.memory.key)
-    return ordered
+def _in_order(body: Body, storing: Sequence[Statement]) -> set[Statement]:
+    """Statements that store elements which others store too, or which an item loads behind them."""
+    loads = [one.detail.load for one in body.instructions if isinstance(one.detail, Place)]
+    loaded = {load.memory.key for load in loads if load.after in body.values}
+    found = {statement for statement in storing if statement.memory.key in loaded}
+    by_key: dict[Hashable, list[Statement]] = {}
+    for statement in storing:
+        by_key.setdefault(statement.memory.key, []).append(statement)
+    for alike in by_key.values():
+        for one, other in itertools.combinations(alike, 2):
+            if overlap(one.items().region(), other.items().region()):
+                found |= {one, other}
+    return found
 
 
 def _split(memory: Memory, where: Positions, num_divided: int) -> tuple[Positions, int, int] | None:
@@ -167,7 +175,7 @@ def choose_tile(one: Pass, body: Body, windows: Windows) -> Tile:
     registers. Gray-Scott, Lattice Boltzmann and Black-Scholes agree; 27 points in three dimensions are as fast with
     4 rows as with one.
     """
-    ndim = one.statements[0].memory.num_divided
+    ndim = one.num_divided
     block = (8, 32) if ndim > 1 else (1, 256)
     memories = [window.memory for window in windows.all] + [statement.memory for statement in windows.stored]
     if not windows.stored or windows.num_single > len(windows.uses) or len(body.instructions) > 400:

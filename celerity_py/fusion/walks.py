@@ -85,11 +85,14 @@ def with_items(positions: Positions, items: Items) -> Positions:
 
     So that `u[0] = 2 * u[0]` loads and stores at the same place.
     """
-    if len(positions) != len(items.frame):
+    if len(positions) != len(items.stored):
         return positions
     result = list(positions)
-    for dim, (position, stored, (low, high)) in enumerate(zip(positions, items.stored, items.box, strict=True)):
-        if position.axis == NO_AXIS and high == low + 1 and stored.step * low + stored.offset == position.offset:
+    for dim, (position, stored) in enumerate(zip(positions, items.stored, strict=True)):
+        if position.axis != NO_AXIS or stored.axis == NO_AXIS:
+            continue
+        low, high = items.box[stored.axis]
+        if high == low + 1 and stored.step * low + stored.offset == position.offset:
             result[dim] = stored
     return tuple(result)
 

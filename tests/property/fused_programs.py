@@ -80,7 +80,7 @@ class _Drawer:
         self._views: list[str] = []
         self._arrays: list[str] = []
         self._scalars: list[str] = []
-        self._has_elements = False
+        self._has_elements = self._has_layers = False
 
     def program(self) -> Program:
         choose = self._random
@@ -111,11 +111,7 @@ class _Drawer:
             )
             self._scalars.append(f"s{number}")
         names += self._scalars
-        if choose.random() < 0.3:
-            array = self._array((*shape, 3), choose.choice(("f4", "f8", *INTEGERS)))
-            arguments.append(Access(array, element_ndim=1))
-            names.append("e")
-            self._has_elements = True
+        self._add_components(shape, arguments, names)
         for number in range(2):  # into these go all types but complex
             arguments.append(Access(self._array(shape, "f8")))
             names.append(f"o{number}")
@@ -137,11 +133,26 @@ class _Drawer:
                 lines.append(store)
         return Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)
 
+    def _add_components(self, shape: tuple[int, ...], arguments: list[Any], names: list[str]) -> None:
+        """Buffers of elements, and of layers in front of the dimensions of the chunk."""
+        if self._random.random() < 0.3:
+            array = self._array((*shape, 3), self._random.choice(("f4", "f8", *INTEGERS)))
+            arguments.append(Access(array, element_ndim=1))
+            names.append("e")
+            self._has_elements = True
+        if self._ndim < 3 and self._random.random() < 0.4:
+            arguments.append(Access(self._array((3, *shape), self._random.choice(("f4", "f8", *INTEGERS)))))
+            names.append("l")
+            self._has_layers = True
+
     def _converts_as_numpy(self, lines: list[str], line: str, arguments: list[Any], boxes: tuple[Box, ...]) -> bool:
-        """Whether an assignment converts no floats to integers: for those out of range, no rule holds."""
-        target, _, value = line.partition(" = ")
-        check = f"    assert np.can_cast(np.result_type({value or 0}), {target}.dtype, 'same_kind')"
-        return not value or self._runs([*lines, check], arguments, boxes)
+        """Whether assignments convert no floats to integers: for those out of range, no rule holds."""
+        checks = []
+        for assignment in line.split("; "):
+            target, _, value = assignment.partition(" = ")
+            if value:
+                checks.append(f"    assert np.can_cast(np.result_type({value}), {target}.dtype, 'same_kind')")
+        return not checks or self._runs([*lines, *checks], arguments, boxes)
 
     def _runs(self, lines: list[str], arguments: list[Any], boxes: tuple[Box, ...]) -> bool:
         program = Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)
@@ -174,14 +185,32 @@ class _Drawer:
         view = self._random.choice(self._views)
         if self._has_elements and self._random.random() < 0.3:
             return f"e[{self._box()}]{self._random.choice(('', '[..., 0]', '[..., 2]', '[..., 1:]', '[..., ::-1]'))}"
+        if self._has_layers and self._random.random() < 0.3:
+            return f"l[{self._random.choice(('0', '2', '0:2', '1:'))}, {self._slices()}]"
         kind = self._random.random()
         if kind < 0.75:
             return f"{view}[{self._box()}]"
-        if kind < 0.85:  # a row of the chunk
-            rest = ", ".join(f"b.min[{dim}]:b.max[{dim}]" for dim in range(1, self._ndim))
-            return f"{view}[b.min[0]{', ' + rest if rest else ''}]"
+        if kind < 0.85:  # a row of the chunk, or a column
+            constant = self._random.choice((0, self._ndim - 1))
+            place = self._random.choice(("b.min[{0}]", "b.max[{0}] - 1")).format(constant)
+            items = (place if dim == constant else f"b.min[{dim}]:b.max[{dim}]" for dim in range(self._ndim))
+            return f"{view}[{', '.join(items)}]"
         steps = (f"b.min[{dim}]:b.max[{dim}]:{self._random.choice((1, 2))}" for dim in range(self._ndim))
         return f"{view}[{', '.join(steps)}]"
+
+    def _slices(self) -> str:
+        shifts = (self._random.choice((0, 0, 0, 1, -1)) for _ in range(self._ndim))
+        return ", ".join(f"b.min[{dim}] + {shift}:b.max[{dim}] + {shift}" for dim, shift in enumerate(shifts))
+
+    def _components(self) -> str:
+        """Assignments to the components of elements one by one, or to layers."""
+        box, slices = self._box(), self._slices()
+        forms = [f"e[{box}][..., {{}}]"] * self._has_elements + [f"l[{{}}, {slices}]"] * self._has_layers
+        form = self._random.choice(forms)
+        values = (
+            self._random.choice((form.format((k + 1) % 3), self._expression(1, is_array=False))) for k in range(3)
+        )
+        return "; ".join(f"{form.format(k)} = {value}" for k, value in enumerate(values))
 
     def _padded(self) -> str:
         halo, mode = self._random.choice((2, 6)), self._random.choice(("constant", "edge", "wrap"))
@@ -233,6 +262,8 @@ class _Drawer:
         return f"({first}) ** 2"
 
     def _line(self, number: int) -> tuple[str, list[str]]:
+        if (self._has_elements or self._has_layers) and self._random.random() < 0.15:
+            return self._components(), []
         kind, name = self._random.random(), f"t{number}"
         if kind < 0.2:
             return f"{name} = {self._reference()}{self._random.choice(('', '', '.copy()'))}", [name]

@@ -72,6 +72,19 @@ def updates_through_a_reference_write_into_the_buffer(chunk: Any, u: Any) -> Non
 
 
 @case(U, V)
+def an_element_by_integers_is_a_number(chunk: Any, u: Any, v: Any) -> None:
+    t = u[chunk.box]
+    number = t[1, 2]
+    t[1, 2] = 9
+    row = (number * 2).astype("f4").copy()
+    row += v[chunk.box][0]
+    number += 1
+    v[chunk.box] = row + number
+    element = t[1, 2, ...]
+    element *= 2
+
+
+@case(U, V)
 def names_of_one_value_share_it(chunk: Any, u: Any, v: Any) -> None:
     t = u[chunk.box] + 0
     w = t
@@ -223,3 +236,41 @@ def an_element_that_three_parts_need(chunk: Any, u: Any, v: Any) -> None:
     first, _ = chunk.box.min
     for row in range(first, first + 3):
         v[row : row + 3, chunk.box.slices[1]] = u[row : row + 3, chunk.box.slices[1]] * row
+
+
+LAYERS = Access(_numbers("f4", (5, *SHAPE)))
+COMPONENTS = Access(_numbers("f4", (*SHAPE, 5), 7), element_ndim=1)
+
+
+@case(LAYERS, COMPONENTS, U)
+def layers_and_components_one_by_one(chunk: Any, f: Any, g: Any, total: Any) -> None:
+    box, here = chunk.box, chunk.box.slices
+    layers = [f[k, *here] + g[box][..., k] for k in range(5)]
+    for k in range(5):
+        f[k, *here] = layers[(k + 1) % 5] * 0.5 + f[k, *here]
+        g[box][..., k] = f[k, *here] - layers[k]
+    total[box] = f[3, *here] + g[box][..., 0]
+
+
+@case(LAYERS, U)
+def layers_from_neighbours(chunk: Any, f: Any, u: Any) -> None:
+    box, (rows, columns) = chunk.box, chunk.box.slices
+    for k in range(5):
+        f[k, rows, columns] = f[(k + 2) % 5, rows.start - 1 : rows.stop - 1, columns] + u[box.shift(0, k - 2)]
+        u[box.shift(1, 0)] += f[k, rows, columns]
+
+
+@case(U, V)
+def rows_and_columns_that_cross(chunk: Any, u: Any, v: Any) -> None:
+    (top, left), (bottom, right) = chunk.box.min, chunk.box.max
+    u[top, left:right] = v[top, left:right] * 2
+    u[top:bottom, left] = v[top:bottom, left] + 1
+    u[bottom - 1, left:right] = u[top, left:right]
+    u[top:bottom, right - 1] -= u[top:bottom, left]
+
+
+@case(U, V)
+def an_element_is_kept(chunk: Any, u: Any, v: Any) -> None:
+    old = u[3, 4] * 2
+    u[chunk.box] = v[chunk.box]
+    v[6, 4] = old

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import itertools
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 
@@ -16,9 +18,16 @@ import pytest
 from celerity_py import CudaKernel, small_operations
 from celerity_py.cuda import compilation, small_copies
 from celerity_py.cuda.compilation import Program
+from celerity_py.fusion.kernels import FusedKernel
 from celerity_py.reductions.cuda_reductions import program_of
 from celerity_py.reductions.ordered_reductions import _kernel_for
-from tests.support.partial_results import CASES
+from tests.property.fused_programs import make_all
+from tests.support.fused_cases import BOX as CASE_BOX
+from tests.support.fused_cases import CASES
+from tests.support.fused_kernels import PRELUDE, make_kernel
+from tests.support.fused_sheets import BOX as SHEET_BOX
+from tests.support.fused_sheets import conversions, products_of_complex_numbers, sheets
+from tests.support.partial_results import CASES as REDUCTIONS
 
 APPLICATIONS = Path(__file__).parents[4] / "cluster_jobs" / "apps"
 ARCHITECTURES = "75", "90"  # the oldest that CUDA 13 knows, and Hopper
@@ -73,7 +82,7 @@ def _application(name: str, sources: str, kernel: str, items: str = "1,1,1") -> 
 
 def _reductions() -> Program:
     """The kernels of all operations and dtypes."""
-    sources = [program_of(op, dtype).source for op, dtype in CASES]
+    sources = [program_of(op, dtype).source for op, dtype in REDUCTIONS]
     return Program("\n".join(f"namespace case{i} {{\n{text}\n}}" for i, text in enumerate(sources)), "reduce_partials")
 
 
@@ -125,6 +134,49 @@ def test_a_kernel_compiles(name: str, architecture: str) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernels_that_copy_and_exchange_compile(architecture: str) -> None:
     assert not compile_source(small_copies._SOURCE, architecture, ("--std=c++17",))
+
+
+def _unit_of(kernels: Iterable[FusedKernel], coordinate: str) -> str:
+    """Many fused kernels as one source, without the lines that include headers."""
+    headers = (PRELUDE.with_name(f"fused_{name}.cuh").read_text() for name in ("types", "operations", "tiles"))
+    lines = [
+        line for text in headers for line in text.splitlines() if not line.startswith(("#include", "#pragma once"))
+    ]
+    texts = [kernel.text for kernel in kernels]
+    return "\n".join([f"#define CELERITY_COORDINATE {coordinate}", *lines, "namespace fused {", *texts, "}"])
+
+
+def _fused_cases() -> list[FusedKernel]:
+    return [make_kernel(function, CASE_BOX, *given, name=name) for name, (function, given) in CASES.items()]
+
+
+def _fused_operations() -> list[FusedKernel]:
+    """Every operation on every dtype."""
+    every = sheets() | {"conversions": conversions(), "complex": products_of_complex_numbers()}
+    return [
+        make_kernel(sheet.function, SHEET_BOX, *sheet.arguments, name=f"of_{name}") for name, sheet in every.items()
+    ]
+
+
+def _random_kernels() -> list[FusedKernel]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # overflows and divisions by 0 are meant
+        made, _ = make_all(itertools.count(5_000_000), 10)
+    return [one.kernels[0] for one in made]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("coordinate", "architecture"), [("int", "75"), ("long long", "90")])
+@pytest.mark.parametrize("make", [_fused_cases, _fused_operations, _random_kernels])
+def test_fused_kernels_compile(make: Callable[[], list[FusedKernel]], coordinate: str, architecture: str) -> None:
+    options = ("--std=c++17", "--fmad=false", "--disable-warnings")  # not all that is declared is used
+    assert not compile_source(_unit_of(make(), coordinate), architecture, options)
+
+
+@needs_compiler
+def test_a_mistake_in_a_fused_kernel_is_found() -> None:
+    text = _unit_of(_fused_cases()[:1], "int").replace("op_add(", "op_plus(", 1)
+    assert "op_plus" in compile_source(text, "90", ("--std=c++17", "--disable-warnings"))
 
 
 @needs_compiler

@@ -126,10 +126,84 @@ def test_statements_with_smaller_boxes_are_masked_in_the_same_pass() -> None:
 
 def test_statements_far_from_each_other_are_passes_of_their_own() -> None:
     def function(chunk: Any, u: Any, v: Any) -> None:
-        u[2, 2:7] = 0
-        v[8, 2:7] = 1
+        u[2:4, 2:7] = 0
+        v[7:9, 2:7] = 1
 
     assert len(_make(function).passes) == 2
+
+
+@pytest.mark.parametrize("shape", [(9, 10, 9), (9, 9, 10)])
+def test_components_that_are_assigned_one_by_one_are_one_pass(shape: tuple[int, ...]) -> None:
+    def components(chunk: Any, f: Any, g: Any, total: Any) -> None:
+        values = [g[chunk.box][..., k] * 2 for k in range(9)]
+        for k, value in enumerate(values):
+            f[chunk.box][..., k] = value
+        total[chunk.box] = sum(values)
+
+    def layers(chunk: Any, f: Any, g: Any, total: Any) -> None:
+        here = chunk.box.slices
+        values = [g[k, *here] * 2 for k in range(9)]
+        for k, value in enumerate(values):
+            f[k, *here] = value
+        total[chunk.box] = sum(values)
+
+    function, element_ndim = (components, 1) if shape[-1] == 9 else (layers, 0)
+    f, g = (Access(np.zeros(shape, "f4"), element_ndim=element_ndim) for _ in range(2))
+    total = Access(np.zeros((9, 10), "f4"))
+    for arguments in ((f, g, total), (f, f, total)):
+        kernel = make_kernel(function, BOX, *arguments)
+        assert (len(kernel.passes), kernel.scratch, _loads(kernel), _stores(kernel)) == (1, (), 9, 10)
+        assert kernel.passes[0].dims == 2
+        assert (kernel.passes[0].wide_bounds is not None) == (not element_ndim)
+
+
+def test_components_and_then_whole_elements_are_one_pass() -> None:
+    def function(chunk: Any, p: Any) -> None:
+        for k in (2, 0):
+            p[chunk.box][..., k] = k
+        p[chunk.box] *= 2
+
+    kernel = make_kernel(function, BOX, Access(np.zeros((9, 10, 3), "f4"), element_ndim=1))
+    assert (len(kernel.passes), kernel.text.count("CELERITY_SERIAL(2")) == (1, 1)
+
+
+def test_a_component_that_neighbours_load_is_stored_in_a_pass_of_its_own() -> None:
+    def function(chunk: Any, p: Any, shift: Any) -> None:
+        p[chunk.box][..., 0] = p[chunk.box][..., 1]
+        p[chunk.box][..., 1] = p[chunk.box.shift(0, int(shift))][..., 0]
+
+    p = Access(np.zeros((9, 10, 3), "f4"), element_ndim=1)
+    assert [len(make_kernel(function, BOX, p, shift).passes) for shift in (0, 1)] == [1, 2]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_rows_are_masked_in_the_pass_of_the_whole(is_first: bool) -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        for _ in range(is_first):
+            v[2, 2:7] = 1
+        u[chunk.box] = 2
+        v[5, 2:7] = 3
+
+    kernel = _make(function)
+    assert (len(kernel.passes), kernel.text.count("if (v")) == (1, 1 + is_first)
+
+
+def test_a_row_and_a_column_that_cross_are_stored_one_after_the_other() -> None:
+    def function(chunk: Any, u: Any, row: Any) -> None:
+        u[int(row), 2:7] = 1
+        u[2:7, 4] = 2
+
+    assert [len(_make(function, row).passes) for row in (3, 8)] == [2, 1]
+
+
+def test_an_element_that_was_overwritten_is_kept() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        old = u[3, 3] * 2
+        u[chunk.box] = 0
+        v[4, 4] = old
+
+    kernel = _make(function)
+    assert (len(kernel.passes), [one.shape for one in kernel.scratch]) == (2, [(1,)])
 
 
 def test_a_chain_of_a_thousand_operations_is_no_recursion() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+import celerity_py.fusion.planning
 import celerity_py.fusion.tiling
 from celerity_py.fusion.kernels import FusedKernel
 from tests.support.fused_cases import BOX, CASES
@@ -42,9 +45,18 @@ def test_fused_text_has_the_bits_of_numpy(name: str, compiled: tuple[ctypes.CDLL
         assert any(isinstance(a, Access) and (a.array != b.array).any() for a, b in changed)
 
 
-def test_what_is_stored_twice_is_not_stored_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(celerity_py.fusion.tiling, "_ordered_keys", lambda *_: set())
-    function, arguments = CASES["parts_are_stored_after_the_whole"]
+@pytest.mark.parametrize(
+    ("module", "rule", "without", "name"),
+    [
+        (celerity_py.fusion.tiling, "_in_order", set(), "parts_are_stored_after_the_whole"),
+        (celerity_py.fusion.planning, "_store_at_different_items", False, "rows_and_columns_that_cross"),
+    ],
+)
+def test_elements_that_are_stored_twice_need_an_order(  # noqa: PLR0917 - parameters and fixtures
+    module: ModuleType, rule: str, without: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, rule, lambda *_: without)
+    function, arguments = CASES[name]
     kernel = make_kernel(function, BOX, *arguments)
     expected, found = copies(arguments), copies(arguments)
     run_on_numpy(function, BOX, expected)
