@@ -94,6 +94,8 @@ def _software() -> dict[str, str]:
         "celerity_py": f"{_native.version()} in {Path(celerity.__file__).parent}",
         "Python": f"{platform.python_version()} ({sys.executable})",
         "NumPy": _version_of("numpy") or "not installed",
+        "numba": _version_of("numba")
+        or "not installed: Python runs fused kernels of CPU devices (pip install 'celerity_py[fuse]')",
         "CuPy": ", ".join(f"{_version_of(name)} ({name})" for name in cupy) or "not installed",
         "mpi4py": _version_of("mpi4py") or "not installed",
         "MPI": mpi,
