@@ -505,6 +505,138 @@ class ProfilerRanges:
     def note(self, submission: int, name: str) -> None:
         """The name of a submission, for its instructions."""
 
+class MpiSettings:
+    """
+    What mpi4py knows of its library: addresses of handles, sizes and constants.
+    """
+
+    def __init__(self, **fields: Any) -> None: ...
+
+    @property
+    def module_path(self) -> str: ...
+
+    @module_path.setter
+    def module_path(self, arg: str, /) -> None: ...
+
+    @property
+    def handle_bytes(self) -> int: ...
+
+    @handle_bytes.setter
+    def handle_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def status_bytes(self) -> int: ...
+
+    @status_bytes.setter
+    def status_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def largest_error_text(self) -> int: ...
+
+    @largest_error_text.setter
+    def largest_error_text(self, arg: int, /) -> None: ...
+
+    @property
+    def undefined(self) -> int: ...
+
+    @undefined.setter
+    def undefined(self, arg: int, /) -> None: ...
+
+    @property
+    def communicator(self) -> int: ...
+
+    @communicator.setter
+    def communicator(self, arg: int, /) -> None: ...
+
+    @property
+    def byte(self) -> int: ...
+
+    @byte.setter
+    def byte(self, arg: int, /) -> None: ...
+
+    @property
+    def word16(self) -> int: ...
+
+    @word16.setter
+    def word16(self, arg: int, /) -> None: ...
+
+    @property
+    def word32(self) -> int: ...
+
+    @word32.setter
+    def word32(self, arg: int, /) -> None: ...
+
+    @property
+    def word64(self) -> int: ...
+
+    @word64.setter
+    def word64(self, arg: int, /) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @rank.setter
+    def rank(self, arg: int, /) -> None: ...
+
+    @property
+    def num_ranks(self) -> int: ...
+
+    @num_ranks.setter
+    def num_ranks(self, arg: int, /) -> None: ...
+
+    @property
+    def largest_tag(self) -> int: ...
+
+    @largest_tag.setter
+    def largest_tag(self, arg: int, /) -> None: ...
+
+    @property
+    def largest_count(self) -> int: ...
+
+    @largest_count.setter
+    def largest_count(self, arg: int, /) -> None: ...
+
+class MessagePort:
+    """
+    Pilots and payloads for the native executor, notices and the end of a run for Python.
+
+    One thread at a time: the executor's, while it runs. A failure of the network is a RuntimeError in its words.
+    """
+
+    PILOT_LIMIT_BYTES: int = 316
+
+    NOTICE_LIMIT_BYTES: int = 4092
+
+    def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
+        """
+        Notices between two ranks arrive in order, but overtake pilots. Raises ValueError if it is too long.
+        """
+
+    def settle(self, number: int) -> None:
+        """
+        Enters a barrier that completes when all pilots and notices sent before, by any rank, have arrived; poll() then returns the number.
+        """
+
+    def unasked_payloads(self) -> list[tuple[int, int]]:
+        """
+        After settle(), where they differ: (rank, number of its payloads to here minus receives from it).
+        """
+
+    def poll(self) -> tuple[list[tuple[int, int, bytes]], list[int]]:
+        """
+        Lets the transport progress. Returns notices, as (kind, source rank, content), and the numbers of settle() that are complete, each once.
+        """
+
+    def close(self) -> bool:
+        """
+        Ends all operations, and waits for a second at most. Whether no message can still be on its way here. Nothing may be called afterwards.
+        """
+
+def make_mpi_port(settings: MpiSettings) -> MessagePort:
+    """
+    Posts receives for the messages of all other ranks. Raises RuntimeError if the library lacks a function.
+    """
+
 class MemoryHolders(NamedTuple):
     """Who holds the memory that an allocation lacked."""
     buffer: int = ...
@@ -518,7 +650,7 @@ class ExecutorFailure(NamedTuple):
     """
     The failure of an Executor. Fields are 0 or empty where they do not apply.
     """
-    kind: Literal['fault', 'memory', 'device', 'bounds', 'peer'] = ...
+    kind: Literal['fault', 'memory', 'device', 'bounds', 'peer', 'network'] = ...
     text: str = ...
     instruction: str = ...
     submission: int = ...
@@ -997,9 +1129,16 @@ class Executor:
         Names the ranks that transfers to and from are direct with; none is allowed.
         """
 
+    def connect(self, port: MessagePort, *, spins: bool, cores_per_rank: float, has_other_ways: bool) -> None:
+        """
+        Sends and receives messages through this port, and looks at it from run(). Before the first batch.
+
+        Without a port, messages are events, which notify_complete() and notify_pilot() answer: for tests that play the network.
+        """
+
     def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent | UserFreeEvent | EmptyReductionEvent | FailedEvent | ShutdownEvent | StoppedEvent]:
         """
-        Works, without the GIL, until there is an event for Python, wake() is called, or the time is up. Returns the events.
+        Works, without the GIL, until there is an event for Python, the port has a notice, wake() is called, or the time is up. Returns the events.
 
         Events that nobody waits for come up to 2 ms later.
         """
@@ -1040,8 +1179,12 @@ class Executor:
 
     @property
     def outstanding_communication(self) -> bool:
+        """Requests that are not complete, or data that has not arrived."""
+
+    @property
+    def still_s(self) -> float:
         """
-        Requests that are not complete, or data that has not arrived: the network should be polled.
+        Seconds since something has come from or gone to the network, or has left for Python.
         """
 
     def fail(self) -> None:

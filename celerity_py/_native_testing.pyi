@@ -237,6 +237,32 @@ class ReceiveArbiter:
     def num_unclaimed_pilots(self) -> int:
         """Pilots with a part that no request has taken."""
 
+def send_pilot(port: celerity_py._native.MessagePort, destination_rank: int, pilot: bytes) -> None:
+    """See message_port."""
+
+def send_payload(port: celerity_py._native.MessagePort, payload: celerity_py._native.Payload) -> None:
+    """See message_port."""
+
+def receive_payload(port: celerity_py._native.MessagePort, payload: celerity_py._native.Payload) -> None:
+    """See message_port."""
+
+def enter_barrier(port: celerity_py._native.MessagePort, request: int) -> None:
+    """See message_port."""
+
+def take_messages(port: celerity_py._native.MessagePort) -> tuple[list[tuple[int, bytes]], list[int]]:
+    """Pilots, as (source rank, pilot), and complete requests."""
+
+def num_outstanding(port: celerity_py._native.MessagePort) -> int:
+    """Operations under way, and pilots that wait."""
+
+def layout_of(payload: celerity_py._native.Payload) -> tuple[int, int, list[tuple[int, int]]]:
+    """
+    (first byte, bytes of a run, [(count, stride in bytes), ...] from the innermost loop on)
+    """
+
+def time_to_next_look_s(since_progress_s: float, since_arrival_s: float, *, is_awaiting: bool = True, has_requests: bool = False, spins: bool = False, cores_per_rank: float = 4.0, has_other_ways: bool = False) -> float:
+    """How long the executor thread waits before it looks at the network."""
+
 def copy_boxes(source: int, source_array: tuple[int, int, int, int, int, int] | None, destination: int, destination_array: tuple[int, int, int, int, int, int] | None, boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> None:
     """
     Copies boxes between two arrays in host memory, given by their addresses. For tests: nothing is checked.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         HostTaskCall,
         InitializeCall,
         KernelCall,
+        MessagePort,
         UnclaimedPilot,
     )
     from celerity_py.executor.failures.failure import Failure
@@ -103,17 +104,14 @@ class NativeExecutor(Protocol):
     """The part of `_native.Executor` that the live executor uses. Any thread, except `run`."""
 
     @property
-    def outstanding_communication(self) -> bool:
-        """Whether transfers are under way or awaited."""
+    def still_s(self) -> float:
+        """Seconds since something has come from or gone to the network, or has left for Python."""
+
+    def connect(self, port: MessagePort, *, spins: bool, cores_per_rank: float, has_other_ways: bool) -> None:
+        """Move messages through this port. Before the first batch."""
 
     def run(self, timeout_s: float) -> Sequence[Any]:
         """Work, or wait up to `timeout_s` for work; return the work that only Python can do. Executor thread."""
-
-    def notify_complete(self, request: int) -> None:
-        """A send, receive or barrier is complete."""
-
-    def notify_pilot(self, source_rank: int, pilot: bytes) -> None:
-        """A pilot has arrived."""
 
     def unclaimed_pilots(self) -> list[UnclaimedPilot]:
         """The messages that were announced, and that no instruction has received. Executor thread."""

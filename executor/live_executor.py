@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The threads that execute, and the loop that connects the native engine, the network and the runtime.
 
-The executor thread stays in the native `run`, without the interpreter lock. It leaves `run` only for work that needs
-Python: MPI and the runtime's bookkeeping. Python kernels run on one launcher thread per device. Host tasks run on a
-pool of threads, which grows while all are busy, because host tasks may wait for each other.
+The executor thread stays in the native `run`, without the interpreter lock, which moves messages as well. It leaves
+`run` only for work that needs Python: notices of other ranks, and the runtime's bookkeeping. Python kernels run on one
+launcher thread per device. Host tasks run on a pool of threads, which grows while all are busy, because host tasks may
+wait for each other.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from celerity_py.executor.network.communicator import (
     NOTICE_STATUS,
     Notice,
 )
-from celerity_py.executor.network.pacing import Pacing, num_cores
+from celerity_py.executor.network.pacing import num_cores
 from celerity_py.executor.thread_flag import Flag
 from celerity_py.executor.watch.blocked_calls import BlockedCalls
 from celerity_py.executor.watch.leftovers import find_leftovers
@@ -60,12 +61,11 @@ _MOST_HOST_TASK_THREADS: Final = 64
 _JOIN_UNFINISHED_S: Final = 2.0  # user code may never return; its thread is a daemon and dies with the process
 _FAILED_POLL_S: Final = 2e-3
 _LIVE_INTERVAL_S: Final = 1.0
-_LOOK_INTERVAL_S: Final = 0.05  # between two looks after the run: the loop turns up to 10⁵ times a second
-_THROUGH_NETWORK: Final = frozenset({"pilot", "send", "receive", "barrier", "shutdown"})
-# Request numbers that the native executor does not use. At the end of a run, when all messages have arrived, each rank
+_LOOK_INTERVAL_S: Final = 0.05  # between two looks after the run
+# Numbers of `Communicator.settle`. At the end of a run, when all messages have arrived, each rank
 # looks for those that no receive has claimed. The second barrier holds every rank until all have looked.
-_ALL_HAS_ARRIVED: Final = -2
-_ALL_HAVE_LOOKED: Final = -3
+_ALL_HAS_ARRIVED: Final = 1
+_ALL_HAVE_LOOKED: Final = 2
 
 _kept: Final[list[NativeExecutor]] = []  # arrays of the program lie in their memory
 
@@ -119,8 +119,11 @@ class LiveExecutor:
         self._watchdog = ProgressWatchdog(
             native, communicator, delegate, activity, self._comparison, self._times, now_s, blocked
         )
-        cores_per_rank = num_cores() / communicator.local_size
-        self._pacing = Pacing(is_spinning=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct)
+        if communicator.port is not None:
+            cores_per_rank = num_cores() / communicator.local_size
+            native.connect(
+                communicator.port, spins=poll == "spin", cores_per_rank=cores_per_rank, has_other_ways=direct
+            )
         self._outbox: deque[Notice] = deque()  # notices from other threads; here `source_rank` is the destination
         self._is_leaving = False  # the shutdown epoch of this rank is complete
         self._leftovers_since_s: float | None = None
@@ -134,10 +137,6 @@ class LiveExecutor:
         self._pool_lock = threading.Lock()
         self._num_idle_host_threads = self._num_host_threads = 0
         self._actions: dict[str, Callable[[Any], None]] = {
-            "pilot": lambda item: communicator.send_pilot(item.to, item.pilot),
-            "send": lambda item: communicator.send(item.message),
-            "receive": lambda item: communicator.receive(item.message),
-            "barrier": lambda item: communicator.barrier(item.request),
             "completed": lambda item: delegate.submission_completed(item.submission),
             "retired": lambda item: delegate.submissions_retired(item.last_submission),
             "user_free": lambda item: delegate.user_memory_freed(item.raw),
@@ -256,42 +255,27 @@ class LiveExecutor:
 
     def _loop(self) -> None:
         native, communicator, watchdog = self._native, self._communicator, self._watchdog
-        last_progress_s = last_arrival_s = next_look_s = time.monotonic()
-        timeout_s = 0.0
+        next_look_s = time.monotonic()
         while not self._stop_requested.is_set() and self.failure is None:
-            items = native.run(timeout_s)
+            items = native.run(_LOOK_INTERVAL_S)
             if self._outbox:
                 self._empty_outbox()
             for item in items:
                 self._actions[item.kind](item)
             arrivals = communicator.poll()
-            for source_rank, pilot in arrivals.pilots:
-                watchdog.note_sign_of_life(source_rank)
-                native.notify_pilot(source_rank, pilot)
             for notice in arrivals.notices:
                 watchdog.note_sign_of_life(notice.source_rank)
                 self._take_notice(notice)
-            for request in arrivals.completed:  # after the notices: the end of the run looks at the last claims
-                self._complete(request)
+            for number in arrivals.settled:  # after the notices: the end of the run looks at the last claims
+                self._note_settled(number)
 
             now_s = time.monotonic()
             if self._is_leaving:
                 self._look_for_leftovers(now_s)
-            if arrivals.pilots or arrivals.completed or any(item.kind in _THROUGH_NETWORK for item in items):
-                last_arrival_s = now_s
-            if items or arrivals.pilots or arrivals.completed:
-                last_progress_s = now_s
             if now_s >= next_look_s:
                 next_look_s = now_s + _LOOK_INTERVAL_S
-                watchdog.note_progress(last_progress_s)
+                watchdog.note_progress(now_s - native.still_s)
                 self._look_after_the_run(now_s)
-            has_requests = communicator.outstanding > 0
-            timeout_s = self._pacing.timeout_s(
-                now_s - last_progress_s,
-                now_s - last_arrival_s,
-                is_awaiting=native.outstanding_communication or has_requests,
-                has_requests=has_requests,
-            )
 
     def _look_after_the_run(self, now_s: float) -> None:
         """End the run if a peer is lost, if no rank moves, or if the ranks run different programs."""
@@ -316,17 +300,15 @@ class LiveExecutor:
         else:
             self._communicator.send_notice(0, NOTICE_LIVE, report)
 
-    def _complete(self, request: int) -> None:
-        if request == _ALL_HAS_ARRIVED:
+    def _note_settled(self, number: int) -> None:
+        if number == _ALL_HAS_ARRIVED:
             # Pilots and claims of the same poll have been handed over before. Who finds something keeps all ranks here.
             if self._comparison is not None and self._comparison.has_diverged:
                 return
             if find_leftovers(self._native, self._communicator, self._delegate) is None:
                 self._settle(_ALL_HAVE_LOOKED)
-        elif request == _ALL_HAVE_LOOKED:
+        elif number == _ALL_HAVE_LOOKED:
             self._has_shut_down.set()
-        else:
-            self._native.notify_complete(request)
 
     def _look_for_leftovers(self, now_s: float) -> None:
         """Fail for messages that no receive has claimed, unless it turns out that the sender runs another program."""
@@ -338,14 +320,15 @@ class LiveExecutor:
         elif now_s - self._leftovers_since_s >= self._times.compare_s:
             self.fail(leftovers)
 
-    def _settle(self, request: int) -> None:
+    def _settle(self, number: int) -> None:
         if not self._is_leaving:
             self._is_leaving = True
             self._watchdog.note_leaving(time.monotonic())
             if self._comparison is not None:  # a rank that goes on hears that this one has come to its end
                 self._tell_everyone(NOTICE_CLAIM, self._comparison.claim())
                 self._empty_outbox()
-        self._communicator.settle(request)
+        self._communicator.settle(number)
+        self._native.wake()  # a single rank has settled at the next poll
 
     def _take_notice(self, notice: Notice) -> None:
         """Act on a control message. If it carries a claim, compare the sender's program with this one first."""

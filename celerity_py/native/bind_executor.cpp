@@ -285,10 +285,19 @@ Empty if this executor has no direct transfers. Afterwards open_direct() the off
 	    .def(
 	        "agree_direct", [](executor_loop& self, const std::vector<std::uint32_t>& peers) { direct_of(self).agree(to_ranks(peers)); }, "peers"_a,
 	        "Names the ranks that transfers to and from are direct with; none is allowed.")
+	    .def(
+	        "connect",
+	        [](executor_loop& self, std::shared_ptr<message_port> port, const bool spins, const double cores_per_rank, const bool has_other_ways) {
+		        self.network().connect(std::move(port), {spins, cores_per_rank, has_other_ways});
+	        },
+	        "port"_a, nb::kw_only(), "spins"_a, "cores_per_rank"_a, "has_other_ways"_a,
+	        R"(Sends and receives messages through this port, and looks at it from run(). Before the first batch.
+
+Without a port, messages are events, which notify_complete() and notify_pilot() answer: for tests that play the network.)")
 	    .def("run", &run, "timeout_s"_a,
 	        nb::sig("def run(self, timeout_s: float) -> list[PilotEvent | SendEvent | ReceiveEvent | BarrierEvent | CompletedEvent | RetiredEvent"
 	                " | UserFreeEvent | EmptyReductionEvent | FailedEvent | ShutdownEvent | StoppedEvent]"),
-	        R"(Works, without the GIL, until there is an event for Python, wake() is called, or the time is up. Returns the events.
+	        R"(Works, without the GIL, until there is an event for Python, the port has a notice, wake() is called, or the time is up. Returns the events.
 
 Events that nobody waits for come up to 2 ms later.)")
 	    .def(
@@ -322,8 +331,12 @@ and RuntimeError if the driver refuses.)")
 	        "unclaimed_pilots", [](executor_loop& self) { return to_named(without_gil([&] { return self.unclaimed_pilots(); })); },
 	        nb::sig("def unclaimed_pilots(self) -> list[UnclaimedPilot]"),
 	        "Announced messages that nothing has asked for. On the thread that calls run(), between two calls.")
-	    .def_prop_ro("outstanding_communication", &executor_loop::has_outstanding_communication,
-	        "Requests that are not complete, or data that has not arrived: the network should be polled.")
+	    .def_prop_ro(
+	        "outstanding_communication", [](executor_loop& self) { return self.network().is_awaiting(); },
+	        "Requests that are not complete, or data that has not arrived.")
+	    .def_prop_ro(
+	        "still_s", [](executor_loop& self) { return std::chrono::duration<double>(self.network().still_for()).count(); },
+	        "Seconds since something has come from or gone to the network, or has left for Python.")
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
 	    .def("release_devices", &executor_loop::release_devices, released(),

@@ -8,6 +8,7 @@ namespace celerity::native {
 void bind_grid(nanobind::module_& m);
 void bind_range_mapper(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
+void bind_network(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
 void bind_fused_kernels(nanobind::module_& m);

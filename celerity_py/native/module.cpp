@@ -15,6 +15,7 @@ NB_MODULE(_native, m) {
 	// An order that lets later bindings name the types of earlier ones in their signatures.
 	bind_grid(m);
 	bind_trace(m);
+	bind_network(m);
 	bind_executor(m);
 	bind_program_log(m);
 	bind_tasks(m);

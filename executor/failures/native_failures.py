@@ -35,6 +35,9 @@ def explain(
         return error, submission
     if failure.kind == "peer":
         return _explain_peer(failure, communicator), None
+    if failure.kind == "network":
+        text = f"the network has failed ({communicator.library}): {_with_instruction(failure, failure.text)}"
+        return CommunicationError(text), submission
     if failure.kind == "device":
         return explain_device(_with_instruction(failure, failure.text), failure.in_flight, submission, delegate)
     if failure.kind == "memory":

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: MIT
 """The interface of the executor to the network.
 
-Pilots (short announcements, ahead of their data) and payloads (boxes, sent and received in place) are separate
-channels, as in Celerity. Every call returns at once; `poll` reports arrivals and completions. Notices are control
-messages about the run itself: failures, goodbyes, signs of life. Pilots may wait until the receiver has room for them;
-notices never do.
+Pilots (short announcements, ahead of their data) and payloads (boxes, sent and received in place) pass between the
+native executor and the native `port`. Python sees notices: control messages about the run itself, such as failures,
+goodbyes and signs of life. Every call returns at once; `poll` reports arrivals.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 
+from celerity_py._native import MessagePort
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-    from celerity_py._native import Payload
-
-#: Largest pilot and largest notice, in bytes: MPI implementations send messages of these sizes without a handshake.
-PILOT_LIMIT_BYTES: Final = 316
-NOTICE_LIMIT_BYTES: Final = 4092
+#: Largest notice, in bytes.
+NOTICE_LIMIT_BYTES: Final = MessagePort.NOTICE_LIMIT_BYTES
 
 NOTICE_FAILURE: Final = 1  # the sender has failed; the payload is an encoded `Failure`
 NOTICE_CLAIM: Final = 2  # a claim: how far the sender's program has come
@@ -40,9 +38,8 @@ class Notice(NamedTuple):
 class Arrivals(NamedTuple):
     """The result of one `Communicator.poll`."""
 
-    pilots: list[tuple[int, bytes]]  # (source rank, pilot), in the order sent by each source
-    completed: list[int]  # requests
-    notices: list[Notice]
+    notices: list[Notice]  # in the order sent by each source
+    settled: list[int]  # numbers of `settle`
 
 
 class Communicator(Protocol):
@@ -78,38 +75,30 @@ class Communicator(Protocol):
         """Number of ranks on this host."""
 
     @property
-    def outstanding(self) -> int:
-        """Operations that have not completed, and pilots that wait: they progress only while `poll` is called."""
+    def port(self) -> MessagePort | None:
+        """Moves the messages of the native executor; None with a single rank."""
 
     def exchange(self, data: bytes) -> list[bytes]:
         """Give `data` to all ranks, and return the data of each rank, by rank. Collective, blocks."""
 
-    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
-        """Send up to `PILOT_LIMIT_BYTES`. Pilots between two ranks arrive in order; completion is not reported."""
-
     def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
-        """Send up to `NOTICE_LIMIT_BYTES`. Notices between two ranks arrive in order, but overtake pilots."""
+        """Send up to `NOTICE_LIMIT_BYTES`. Notices between two ranks arrive in order, but overtake pilots.
 
-    def send(self, payload: Payload) -> None:
-        """Start to send a box in place. It must not be written until its request completes."""
+        Raises:
+            ValueError: If the content is longer.
+        """
 
-    def receive(self, payload: Payload) -> None:
-        """Start to receive a box in place. It must be neither read nor written until its request completes."""
-
-    def barrier(self, request: int) -> None:
-        """Enter a barrier, in the same order on all ranks; the request completes once every rank has entered."""
-
-    def settle(self, request: int) -> None:
+    def settle(self, number: int) -> None:
         """Enter a barrier that completes only when all pilots and notices sent before, by any rank, have arrived.
 
-        Send no pilots afterwards.
+        Send no pilots afterwards. `poll` returns the number.
         """
 
     def unasked_payloads(self) -> list[tuple[int, int]]:
         """Return (rank, number of its payloads to here minus receives from it) where they differ; after `settle`."""
 
     def poll(self) -> Arrivals:
-        """Let the transport progress; return arrivals and completions, each pilot and request exactly once."""
+        """Let the transport progress; return arrivals, each notice and number exactly once."""
 
     def is_alive(self, rank: int) -> bool | None:
         """Whether the process of `rank` exists; None if that cannot be seen from here (another host)."""

@@ -13,11 +13,9 @@ from celerity_py.scheduler.errors import LaunchError
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-    from celerity_py._native import Payload
-
 
 class LocalCommunicator:
-    """A `Communicator` of size 1. Barriers complete at the next poll; there is no rank to send to."""
+    """A `Communicator` of size 1. `settle` completes at the next poll; there is no rank to send to."""
 
     rank = 0
     size = 1
@@ -25,42 +23,27 @@ class LocalCommunicator:
     local_rank = 0
     local_size = 1
     library = ""
+    port = None
 
     def __init__(self) -> None:
-        self._completed: list[int] = []
+        self._settled: list[int] = []
         self._groups: dict[int, Intracomm] = {}
-
-    @property
-    def outstanding(self) -> int:
-        return len(self._completed)
 
     def exchange(self, data: bytes) -> list[bytes]:
         return [data]
 
-    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
-        _refuse(destination_rank)
-
     def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
-        _refuse(destination_rank)
+        raise AssertionError(f"a run with one rank has no rank {destination_rank}; this is a bug in celerity_py")
 
-    def send(self, payload: Payload) -> None:
-        _refuse(payload.peer_rank)
-
-    def receive(self, payload: Payload) -> None:
-        _refuse(payload.peer_rank)
-
-    def barrier(self, request: int) -> None:
-        self._completed.append(request)
-
-    def settle(self, request: int) -> None:
-        self.barrier(request)
+    def settle(self, number: int) -> None:
+        self._settled.append(number)
 
     def unasked_payloads(self) -> list[tuple[int, int]]:
         return []
 
     def poll(self) -> Arrivals:
-        completed, self._completed = self._completed, []
-        return Arrivals([], completed, [])
+        settled, self._settled = self._settled, []
+        return Arrivals([], settled)
 
     def is_alive(self, rank: int) -> bool | None:
         return rank == self.rank
@@ -86,12 +69,8 @@ class LocalCommunicator:
         os._exit(status)
 
     def close(self) -> None:
-        self._completed.clear()
+        self._settled.clear()
         for comm in self._groups.values():
             if comm:  # the program has not freed it
                 comm.Free()
         self._groups.clear()
-
-
-def _refuse(rank: int) -> NoReturn:
-    raise AssertionError(f"a run with one rank has no rank {rank} to talk to; this is a bug in celerity_py")

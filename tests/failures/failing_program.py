@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import celerity_py as celerity
-from celerity_py import access
+from celerity_py import _native_testing, access
 from celerity_py.runtime import lifecycle
+from tests.support.executor_harness import make_pilot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from celerity_py.executor.network.communicator import Arrivals
 
 SHAPE = (64, 32)
 
@@ -206,18 +209,24 @@ def rank_is_interrupted() -> None:
 
 
 def message_is_for_nobody() -> None:
-    def send_twice(destination: int, pilot: bytes) -> None:
-        send_pilot(destination, pilot)
-        for_nobody = bytearray(pilot)
-        struct.pack_into("<Q", for_nobody, 8, 999)  # the consumer task
-        send_pilot(destination, bytes(for_nobody))
+    for_nobody = bytearray(make_pilot((0, 0, 0, 32, 32, 1)))
+    struct.pack_into("<Q", for_nobody, 8, 999)  # the consumer task
+    is_sent = threading.Event()
+
+    def send_and_poll() -> Arrivals:  # on the executor thread
+        if not is_sent.is_set():
+            assert communicator.port is not None
+            _native_testing.send_pilot(communicator.port, 1, bytes(for_nobody))
+            is_sent.set()
+        return poll()
 
     with celerity.Queue() as queue:
         field = filled(queue)
         communicator = lifecycle.current().communicator
-        send_pilot = communicator.send_pilot
+        poll = communicator.poll
         if celerity.rank() == 0:
-            communicator.send_pilot = send_twice  # type: ignore[method-assign, assignment]
+            communicator.poll = send_and_poll  # type: ignore[method-assign]
+            is_sent.wait()
         queue.parallel_for(SHAPE, total, field.read(access.all()))
 
 

@@ -45,7 +45,6 @@ def wait() -> None:
     """Like a future: wait for something that only a failure brings."""
     submission = runtime.submit(wait)
     _native_testing.submit_task(planned.scheduler, _native_testing.make_epoch())
-    native.outstanding_communication = True
     native.active = [ActiveInstruction(30.0, "receive", submission, 1, None, 1)]
     runtime.has_failed.wait(60)
     assert runtime.failure is not None, "waited in vain"

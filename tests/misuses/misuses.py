@@ -30,6 +30,7 @@ WITHOUT_PROGRAM = {
     "`OutOfBoundsAccess`",
     "ExecutorFailure device": "needs a GPU; becomes `DeviceError`",
     "ExecutorFailure fault": "the operating system refuses something to the executor; becomes `ResourceError`",
+    "ExecutorFailure network": "the library of the network returns an error; becomes `CommunicationError`",
     "ExecutorFailure peer": "the memory of another rank cannot be mapped; becomes `ResourceError`, or "
     "`CommunicationError` if the process is gone",
     "InternalError": "a bug in celerity_py; no program should see it",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from celerity_py._native import Payload
+from celerity_py import _native_testing
+from celerity_py._native import MessagePort, Payload
 from celerity_py.executor.network.communicator import (
     NOTICE_FAILURE,
     NOTICE_LIMIT_BYTES,
     NOTICE_QUERY,
-    PILOT_LIMIT_BYTES,
     Notice,
 )
 from tests.support.sparse_memory import sparse_zeros
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.mpi
 
 PATIENCE_S = 30.0
+PILOT_LIMIT_BYTES = MessagePort.PILOT_LIMIT_BYTES
 HUGE = 2**31 + 9
 _requests = itertools.count(1)
 
@@ -48,15 +49,28 @@ class Inbox:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, (self.pilots, self.completed, self.notices)
-            arrivals = self.communicator.poll()
-            self.pilots += arrivals.pilots
-            self.completed += arrivals.completed
-            self.notices += arrivals.notices
-            if not any(arrivals):
+            notices, settled = self.communicator.poll()
+            pilots, completed = _native_testing.take_messages(self.communicator.port)
+            self.pilots += pilots
+            self.completed += completed + settled
+            self.notices += notices
+            if not (notices or settled or pilots or completed):
                 time.sleep(0)
 
     def wait(self, *requests: int) -> None:
         self.poll_until(lambda: set(requests) <= set(self.completed))
+
+
+def send_pilot(communicator: MpiCommunicator, destination_rank: int, pilot: bytes) -> None:
+    _native_testing.send_pilot(communicator.port, destination_rank, pilot)
+
+
+def send(communicator: MpiCommunicator, payload: Payload) -> None:
+    _native_testing.send_payload(communicator.port, payload)
+
+
+def receive(communicator: MpiCommunicator, payload: Payload) -> None:
+    _native_testing.receive_payload(communicator.port, payload)
 
 
 @pytest.fixture
@@ -123,14 +137,14 @@ def test_a_pilot_arrives_whether_it_is_sent_before_or_after_its_data(
         source, destination = np.full(5, communicator.rank + 10.0), np.zeros(5)
         payload = box_of(source, following, message_id, (0,), (5,))
         if is_pilot_first:
-            communicator.send_pilot(following, b"pilot %d" % message_id)
-        communicator.send(payload)
+            send_pilot(communicator, following, b"pilot %d" % message_id)
+        send(communicator, payload)
         if not is_pilot_first:
-            communicator.send_pilot(following, b"pilot %d" % message_id)
+            send_pilot(communicator, following, b"pilot %d" % message_id)
         inbox.poll_until(lambda: bool(inbox.pilots))
         assert inbox.pilots.pop(0) == (preceding, b"pilot %d" % message_id)
         receipt = box_of(destination, preceding, message_id, (0,), (5,))
-        communicator.receive(receipt)
+        receive(communicator, receipt)
         inbox.wait(payload.request, receipt.request)
         assert (destination == preceding + 10.0).all()
 
@@ -142,7 +156,7 @@ def test_a_burst_of_pilots_from_every_rank_arrives_complete_and_in_order(
     others = [rank for rank in range(communicator.size) if rank != communicator.rank]
     for i in range(300):
         for destination in others:
-            communicator.send_pilot(destination, b"%d" % i)
+            send_pilot(communicator, destination, b"%d" % i)
     inbox.poll_until(lambda: len(inbox.pilots) == 300 * len(others))
     for source in others:
         assert [pilot for rank, pilot in inbox.pilots if rank == source] == [b"%d" % i for i in range(300)]
@@ -151,12 +165,12 @@ def test_a_burst_of_pilots_from_every_rank_arrives_complete_and_in_order(
 @pytest.mark.mpi(min_size=2)
 def test_the_largest_pilot_arrives_and_a_larger_one_is_refused(communicator: MpiCommunicator, inbox: Inbox) -> None:
     following, preceding = neighbours(communicator)
-    communicator.send_pilot(following, b"x" * PILOT_LIMIT_BYTES)
-    communicator.send_pilot(following, b"")
+    send_pilot(communicator, following, b"x" * PILOT_LIMIT_BYTES)
+    send_pilot(communicator, following, b"")
     inbox.poll_until(lambda: len(inbox.pilots) == 2)
     assert inbox.pilots == [(preceding, b"x" * PILOT_LIMIT_BYTES), (preceding, b"")]
     with pytest.raises(ValueError, match=str(PILOT_LIMIT_BYTES + 1)):
-        communicator.send_pilot(following, b"x" * (PILOT_LIMIT_BYTES + 1))
+        send_pilot(communicator, following, b"x" * (PILOT_LIMIT_BYTES + 1))
 
 
 @pytest.mark.mpi(min_size=2)
@@ -179,13 +193,13 @@ def test_more_pilots_than_receives_wait_at_the_sender_and_notices_overtake_them(
 ) -> None:
     following, preceding = neighbours(communicator)
     for i in range(200):
-        communicator.send_pilot(following, b"%d" % i)
+        send_pilot(communicator, following, b"%d" % i)
     communicator.send_notice(following, NOTICE_FAILURE, b"first")
-    assert communicator.outstanding >= 100
+    assert _native_testing.num_outstanding(communicator.port) >= 100
     time.sleep(0.5)  # what can arrive without anybody polling has arrived
     inbox.poll_until(lambda: bool(inbox.notices))
     assert len(inbox.pilots) <= 100
-    inbox.poll_until(lambda: len(inbox.pilots) == 200 and communicator.outstanding == 0)
+    inbox.poll_until(lambda: len(inbox.pilots) == 200 and _native_testing.num_outstanding(communicator.port) == 0)
     assert inbox.pilots == [(preceding, b"%d" % i) for i in range(200)]
 
 
@@ -193,9 +207,9 @@ def test_more_pilots_than_receives_wait_at_the_sender_and_notices_overtake_them(
 def test_pilots_in_one_direction_only_never_run_out_of_credits(communicator: MpiCommunicator, inbox: Inbox) -> None:
     if communicator.rank == 0:
         for i in range(3000):
-            communicator.send_pilot(1, b"%d" % i)
+            send_pilot(communicator, 1, b"%d" % i)
             inbox.poll_until(lambda: True)
-        inbox.poll_until(lambda: communicator.outstanding == 0)
+        inbox.poll_until(lambda: _native_testing.num_outstanding(communicator.port) == 0)
     elif communicator.rank == 1:
         for i in range(3000):  # whatever remains in the window may wait for ever, for nothing travels back by itself
             inbox.poll_until(lambda: bool(inbox.pilots))
@@ -209,12 +223,12 @@ def test_payloads_that_come_long_before_their_receives_arrive(communicator: MpiC
     destinations = np.full(100, -1)
     payloads = [box_of(sources, following, i, (i,), (1,)) for i in range(100)]
     for i, payload in enumerate(payloads):
-        communicator.send_pilot(following, b"%d" % i)
-        communicator.send(payload)
+        send_pilot(communicator, following, b"%d" % i)
+        send(communicator, payload)
     inbox.poll_until(lambda: len(inbox.pilots) == 100)
     receipts = [box_of(destinations, preceding, i, (i,), (1,)) for i in range(100)]
     for receipt in receipts:
-        communicator.receive(receipt)
+        receive(communicator, receipt)
     inbox.wait(*(transfer.request for transfer in payloads + receipts))
     np.testing.assert_array_equal(destinations, np.arange(100) + 1000 * preceding)
 
@@ -248,8 +262,8 @@ def test_a_box_lands_in_place_between_allocations_of_different_shapes(  # noqa: 
     destination = np.full(destination_shape, -1, np.int16)
     payload = box_of(source, following, 3, source_offset, extent)
     receipt = box_of(destination, preceding, 3, destination_offset, extent)
-    communicator.receive(receipt)
-    communicator.send(payload)
+    receive(communicator, receipt)
+    send(communicator, payload)
     inbox.wait(payload.request, receipt.request)
 
     expected = np.full(destination_shape, -1, np.int16)
@@ -264,8 +278,8 @@ def test_large_strided_payloads_are_complete_when_their_request_is(communicator:
     destination = np.full((1400, 3000), np.nan)
     payload = box_of(source, following, 1, (50, 100), (1400, 1300))
     receipt = box_of(destination, preceding, 1, (0, 1000), (1400, 1300))
-    communicator.send(payload)
-    communicator.receive(receipt)
+    send(communicator, payload)
+    receive(communicator, receipt)
     inbox.wait(payload.request, receipt.request)
     assert (destination[:, 1000:2300] == preceding).all()
     assert np.isnan(destination[:, :1000]).all()
@@ -304,8 +318,8 @@ def test_a_box_inside_an_allocation_beyond_32_bits_lands_in_place(  # noqa: PLR0
         destination, offset = sparse_zeros(huge_shape, element_type), huge_offset
     payload = box_of(source, following, 5, source_offset, extent)
     receipt = box_of(destination, preceding, 5, offset, extent)
-    communicator.receive(receipt)
-    communicator.send(payload)
+    receive(communicator, receipt)
+    send(communicator, payload)
     inbox.wait(payload.request, receipt.request)
     np.testing.assert_array_equal(destination[inside(offset, extent)], sent)
     surroundings = tuple(slice(max(0, low - 1), low + count + 1) for low, count in zip(offset, extent, strict=True))
@@ -321,30 +335,30 @@ def test_elements_of_all_sizes_arrive_between_strided_and_dense_boxes(
     destination = np.zeros((7, 2), element_type)
     payload = box_of(source, following, 3, (4, 5), (7, 2))
     receipt = box_of(destination, preceding, 3, (0, 0), (7, 2))
-    communicator.receive(receipt)
-    communicator.send(payload)
+    receive(communicator, receipt)
+    send(communicator, payload)
     inbox.wait(payload.request, receipt.request)
     np.testing.assert_array_equal(destination, source[4:11, 5:7])
 
 
 @pytest.mark.parametrize("extent", [(5, 9, 11), (1, 9, 11), (10, 1, 1), (10, 16, 12)])
-def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(
-    communicator: MpiCommunicator, inbox: Inbox, extent: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from celerity_py.executor.network import mpi_communicator
+def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(extent: tuple[int, ...]) -> None:
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
-    monkeypatch.setattr(mpi_communicator, "_LARGEST_COUNT", 4)
+    communicator = MpiCommunicator(largest_count=4)
+    inbox = Inbox(communicator)
     following, preceding = neighbours(communicator)
     source = np.arange(10 * 16 * 12, dtype=np.int32).reshape(10, 16, 12)
     destination = np.full_like(source, -1)
     payload = box_of(source, following, 1, (0, 0, 0), extent)
     receipt = box_of(destination, preceding, 1, (0, 0, 0), extent)
-    communicator.receive(receipt)
-    communicator.send(payload)
+    receive(communicator, receipt)
+    send(communicator, payload)
     inbox.wait(payload.request, receipt.request)
     inside = tuple(slice(n) for n in extent)
     np.testing.assert_array_equal(destination[inside], source[inside])
     assert np.count_nonzero(destination == -1) == source.size - source[inside].size
+    end(communicator)
 
 
 def test_tags_wrap_around_without_mixing_messages_up() -> None:
@@ -360,9 +374,9 @@ def test_tags_wrap_around_without_mixing_messages_up() -> None:
         receipts = [box_of(destinations[i], preceding, i, (0,), (1,)) for i in reversed(ids)]
         payloads = [box_of(sources[i], following, i, (0,), (1,)) for i in ids]
         for receipt in receipts:
-            communicator.receive(receipt)
+            receive(communicator, receipt)
         for payload in payloads:
-            communicator.send(payload)
+            send(communicator, payload)
         inbox.wait(*(transfer.request for transfer in receipts + payloads))
         assert all(destinations[i][0] == i for i in ids)
     communicator.close()
@@ -376,11 +390,11 @@ def test_a_thousand_messages_in_shuffled_order_find_their_receives(communicator:
     receipts = [box_of(destinations, preceding, int(i), (int(i),), (1,)) for i in order.permutation(1000)]
     payloads = [box_of(sources, following, int(i), (int(i),), (1,)) for i in order.permutation(1000)]
     for payload, receipt in zip(payloads, receipts, strict=True):
-        communicator.send(payload)
-        communicator.receive(receipt)
+        send(communicator, payload)
+        receive(communicator, receipt)
     inbox.wait(*(transfer.request for transfer in receipts + payloads))
     assert sorted(inbox.completed) == sorted(transfer.request for transfer in receipts + payloads)
-    assert communicator.outstanding == 0
+    assert _native_testing.num_outstanding(communicator.port) == 0
     np.testing.assert_array_equal(destinations, np.arange(1000) * 10 + preceding)
 
 
@@ -389,9 +403,9 @@ def test_a_barrier_completes_only_when_the_last_rank_has_entered(communicator: M
     if communicator.rank == last and communicator.size > 1:
         inbox.poll_until(lambda: len(inbox.pilots) == last)  # everyone else is in the barrier
         assert inbox.completed == []
-    communicator.barrier(1)
+    _native_testing.enter_barrier(communicator.port, 1)
     if communicator.rank != last:
-        communicator.send_pilot(last, b"I am in")
+        send_pilot(communicator, last, b"I am in")
     inbox.wait(1)
     assert inbox.completed == [1]
 
@@ -399,7 +413,7 @@ def test_a_barrier_completes_only_when_the_last_rank_has_entered(communicator: M
 @pytest.mark.mpi(min_size=2)
 def test_notices_are_told_apart_from_pilots(communicator: MpiCommunicator, inbox: Inbox) -> None:
     following, preceding = neighbours(communicator)
-    communicator.send_pilot(following, b"data")
+    send_pilot(communicator, following, b"data")
     communicator.send_notice(following, NOTICE_FAILURE, b"sorry")
     inbox.poll_until(lambda: bool(inbox.pilots and inbox.notices))
     assert inbox.pilots == [(preceding, b"data")]
@@ -412,7 +426,7 @@ def test_a_group_is_made_without_messages_among_those_of_the_communicator(
 ) -> None:
     following, preceding = neighbours(communicator)
     sizes = [communicator.connect_group(number).Get_size() for number in range(3)]
-    communicator.send_pilot(following, b"behind the groups")
+    send_pilot(communicator, following, b"behind the groups")
     inbox.poll_until(lambda: bool(inbox.pilots))
     assert (inbox.pilots, inbox.notices) == ([(preceding, b"behind the groups")], [])
     assert sizes == [communicator.size] * 3
@@ -425,7 +439,7 @@ def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -
     communicator = MpiCommunicator()
     following, preceding = neighbours(communicator)
     for i in range(200):
-        communicator.send_pilot(following, b"%d" % i)
+        send_pilot(communicator, following, b"%d" % i)
     communicator.send_notice(following, NOTICE_QUERY, b"")
     inbox = end(communicator)
     assert inbox.pilots == [(preceding, b"%d" % i) for i in range(200)]
@@ -439,7 +453,7 @@ def test_payloads_that_nobody_has_asked_for_are_counted_at_the_end() -> None:
 
     communicator = MpiCommunicator()
     following, preceding = neighbours(communicator)
-    communicator.send(box_of(np.zeros(4), following, 1, (0,), (4,)))
+    send(communicator, box_of(np.zeros(4), following, 1, (0,), (4,)))
     end(communicator)
     assert communicator.unasked_payloads() == [(preceding, 1)]
 
@@ -453,15 +467,15 @@ def test_a_communicator_gets_no_message_of_an_earlier_one() -> None:
         earlier = MpiCommunicator()
         following, preceding = neighbours(earlier)
         for _ in range(100):
-            earlier.send_pilot(following, b"stray")
-        earlier.send(box_of(stray, following, 1, (0,), (4,)))
+            send_pilot(earlier, following, b"stray")
+        send(earlier, box_of(stray, following, 1, (0,), (4,)))
         earlier.close()
         later = MpiCommunicator()
         payload = box_of(np.full(4, 5.0), following, 1, (0,), (4,))
         receipt = box_of(destination, preceding, 1, (0,), (4,))
-        later.send_pilot(following, b"own")
-        later.send(payload)
-        later.receive(receipt)
+        send_pilot(later, following, b"own")
+        send(later, payload)
+        receive(later, receipt)
         inbox = Inbox(later)
         inbox.wait(payload.request, receipt.request)
         assert (destination == 5.0).all()
@@ -475,8 +489,8 @@ def test_two_communicators_do_not_see_each_others_messages(communicator: MpiComm
     other = MpiCommunicator()
     if communicator.size > 1:
         following, preceding = neighbours(communicator)
-        other.send_pilot(following, b"other")
-        communicator.send_pilot(following, b"one")
+        send_pilot(other, following, b"other")
+        send_pilot(communicator, following, b"one")
         inbox.poll_until(lambda: bool(inbox.pilots))
         assert inbox.pilots == [(preceding, b"one")]
         other_inbox = Inbox(other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -24,10 +25,11 @@ from celerity_py.vocabulary.notation import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from celerity_py._native import Payload
+    from celerity_py._native import MessagePort
     from celerity_py.executor.failures.failure import Failure
 
 
+LOOK_S = 2e-3
 Call = TypeVar("Call", KernelCall, HostTaskCall)
 
 
@@ -48,9 +50,8 @@ class ScriptedExecutor:
         self._is_stopped = False
         self._kernels: queue.SimpleQueue[KernelCall | None] = queue.SimpleQueue()
         self._host_tasks: queue.SimpleQueue[HostTaskCall | None] = queue.SimpleQueue()
-        self.outstanding_communication = False
-        self.completed_requests: list[int] = []
-        self.pilots: list[tuple[int, bytes]] = []
+        self._moved_at_s = time.monotonic()
+        self._longest_run_s = 1.0
         self.done_tickets: list[int] = []
         self.active: list[ActiveInstruction] = []
         self.unclaimed: list[UnclaimedPilot] = []
@@ -71,15 +72,20 @@ class ScriptedExecutor:
     def run(self, timeout_s: float) -> list[tuple[Any, ...]]:
         with self._condition:
             self.num_runs += 1
-            self._condition.wait_for(lambda: self._items or self._is_awake or self._is_stopped, timeout_s)
+            self._condition.wait_for(
+                lambda: self._items or self._is_awake or self._is_stopped, min(timeout_s, self._longest_run_s)
+            )
             items, self._items, self._is_awake = self._items, [], False
+            if items:
+                self._moved_at_s = time.monotonic()
             return items
 
-    def notify_complete(self, request: int) -> None:
-        self.completed_requests.append(request)
+    @property
+    def still_s(self) -> float:
+        return time.monotonic() - self._moved_at_s
 
-    def notify_pilot(self, source_rank: int, pilot: bytes) -> None:
-        self.pilots.append((source_rank, pilot))
+    def connect(self, port: MessagePort, *, spins: bool, cores_per_rank: float, has_other_ways: bool) -> None:
+        self._longest_run_s = LOOK_S  # the live executor looks at the port behind each run
 
     def wake(self) -> None:
         with self._condition:
@@ -189,10 +195,9 @@ class ScriptedRuntime:
 
 
 class MemoryNetwork:
-    """Communicators of several ranks within one process; messages arrive at the next poll, payloads carry no data."""
+    """Communicators of several ranks within one process, without ports; notices arrive at the next poll."""
 
     def __init__(self, num_ranks: int) -> None:
-        self.pilots: list[deque[tuple[int, bytes]]] = [deque() for _ in range(num_ranks)]
         self.notices: list[deque[Notice]] = [deque() for _ in range(num_ranks)]
         self.barriers: list[set[int]] = []
         self.aborts: list[int] = []
@@ -207,59 +212,37 @@ class MemoryCommunicator:
         self.size = self.local_size = size
         self.local_ranks = tuple(range(size))
         self.library = ""
-        self._completed: list[int] = []
+        self.port = None
         self._barriers: list[int] = []
         self._num_barriers_passed = 0
         self.alive: dict[int, bool | None] = {}
         self.processes: dict[int, int] = {}
-        self.payloads: list[Payload] = []
         self.unasked: list[tuple[int, int]] = []
-
-    @property
-    def outstanding(self) -> int:
-        return len(self._barriers) - self._num_barriers_passed
 
     def exchange(self, data: bytes) -> list[bytes]:
         raise NotImplementedError
 
-    def send_pilot(self, destination_rank: int, pilot: bytes) -> None:
-        self._network.pilots[destination_rank].append((self.rank, pilot))
-
     def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
         self._network.notices[destination_rank].append(Notice(kind, self.rank, content))
 
-    def send(self, payload: Payload) -> None:
-        self.payloads.append(payload)
-        self._completed.append(payload.request)
-
-    def receive(self, payload: Payload) -> None:
-        self.send(payload)
-
-    def barrier(self, request: int) -> None:
+    def settle(self, number: int) -> None:
         with self._network.lock:
             if len(self._network.barriers) == len(self._barriers):
                 self._network.barriers.append(set())
             self._network.barriers[len(self._barriers)].add(self.rank)
-            self._barriers.append(request)
-
-    def settle(self, request: int) -> None:
-        self.barrier(request)
+            self._barriers.append(number)
 
     def unasked_payloads(self) -> list[tuple[int, int]]:
         return self.unasked
 
     def poll(self) -> Arrivals:
-        arrivals = Arrivals([], self._completed, [])
-        self._completed = []
-        for inbox, arrived in (
-            (self._network.pilots[self.rank], arrivals.pilots),
-            (self._network.notices[self.rank], arrivals.notices),
-        ):
-            while inbox:
-                arrived.append(inbox.popleft())  # type: ignore[arg-type]
+        arrivals = Arrivals([], [])
+        inbox = self._network.notices[self.rank]
+        while inbox:
+            arrivals.notices.append(inbox.popleft())
         for index in range(self._num_barriers_passed, len(self._barriers)):
             if len(self._network.barriers[index]) == self.size:
-                arrivals.completed.append(self._barriers[index])
+                arrivals.settled.append(self._barriers[index])
                 self._num_barriers_passed += 1
         return arrivals
 

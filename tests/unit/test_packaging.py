@@ -83,7 +83,7 @@ INSTALLED = {
     """,
     "celerity_py/executor/network": """
         __init__ attendance communicator communicator_choice direct_peers launch_detection local_communicator
-        mpi_communicator mpi_library pacing rank_process strided_layout
+        mpi_communicator mpi_library pacing rank_process
     """,
     "celerity_py/executor/watch": """
         __init__ blocked_calls ended_processes leftovers program_activity program_comparison progress_watchdog

@@ -15,7 +15,7 @@ CORES = ("scheduler/core", "executor/core")
 ROOMS = {
     "scheduler/core": ("base", "geometry", "vocabulary", "graphs", "instruction_graph", "replay", "pipeline"),
     "executor/core": (
-        *("threads", "events", "memory", "processes", "engine", "devices", "transfers"),
+        *("threads", "events", "memory", "network", "processes", "engine", "devices", "transfers"),
         *("backends/cpu", "backends/cuda", "dispatch", "runs", "loop"),
     ),
 }

@@ -14,6 +14,7 @@ NB_MODULE(_native_testing, m) {
 	celerity::native::bind_generation_benchmark(m);
 	celerity::native::bind_graphs(m);
 	celerity::native::bind_executor_machines(m);
+	celerity::native::bind_network_parts(m);
 	celerity::native::bind_memory_kernels(m);
 	celerity::native::bind_inner_calls(m);
 	celerity::native::bind_scripted_executor(m);

@@ -16,6 +16,7 @@
 #include "executor_inbox.hpp"
 #include "executor_options.hpp"
 #include "memory/allocation_table.hpp"
+#include "network/network_link.hpp"
 #include "transfers/rank_transfers.hpp"
 
 namespace celerity {
@@ -43,6 +44,7 @@ struct executor_state {
 	out_of_order_engine engine;
 	allocation_table allocations;
 	executor_statistics statistics;
+	network_link network;
 	rank_transfers transfers;
 	request_rules rules;
 	std::vector<instruction_id> done;   ///< complete, as the engine has yet to hear

@@ -93,6 +93,7 @@ struct executor_failure {
 		device, ///< a device has failed; its latest operation need not be the cause
 		bounds, ///< a kernel left the declared region of one of its accesses
 		peer,   ///< this rank could not reach the memory of another rank
+		network, ///< the library of the network has returned an error
 	};
 	kind_type kind = kind_type::fault;
 	std::string text;        ///< in the words of the part that has failed, such as a driver
@@ -107,7 +108,7 @@ struct executor_failure {
 	CELERITY_FIELDS(kind, text, instruction, submission, access, element, declared, peer, in_flight, shortage)
 };
 template <>
-inline constexpr std::array<const char*, 5> names_of<executor_failure::kind_type>{"fault", "memory", "device", "bounds", "peer"};
+inline constexpr std::array<const char*, 6> names_of<executor_failure::kind_type>{"fault", "memory", "device", "bounds", "peer", "network"};
 struct failed_event {
 	executor_failure failure;
 	CELERITY_KIND(failed, failure)

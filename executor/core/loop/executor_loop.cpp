@@ -38,6 +38,16 @@ executor_failure failure_of(const bounds_violation& violation) {
 	return failure;
 }
 
+/// From the network. Those of a run that does not go on are dropped. Whether there were any; the caller completes what is done.
+bool take_messages(executor_state& state, const bool goes_on) {
+	if(!state.network.look()) return false;
+	const auto arrived = state.network.take();
+	if(arrived.is_empty() || !goes_on) return false;
+	for(const auto& [from, pilot] : arrived.pilots) state.transfers.take_pilot(from, pilot_message::parse(pilot.data(), pilot.size()));
+	for(const auto request : arrived.completed) state.transfers.messages().complete(request, state.done);
+	return true;
+}
+
 } // namespace
 
 executor_loop::executor_loop(const executor_options& options)
@@ -55,7 +65,6 @@ executor_loop::~executor_loop() { release_devices(); }
 
 std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds timeout) {
 	const auto deadline = event_count::clock::now() + std::min<std::chrono::nanoseconds>(timeout, max_timeout);
-	const bool was_awaiting = has_outstanding_communication();
 	std::vector<executor_event> events;
 	std::vector<reached_task> progress;
 	if(m_left_at_ns != 0) m_state.trace->record({std::exchange(m_left_at_ns, 0), now_ns(), traced_python{}});
@@ -78,10 +87,11 @@ std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds ti
 		}
 		progress.clear();
 		must_return |= event_count::clock::now() >= deadline;
-		must_return |= !was_awaiting && has_outstanding_communication(); // the caller has to look at the network more often from now on
+		must_return |= m_state.network.has_control();
 		must_return |= m_state.events.must_hand_over();
 		if(must_return) {
 			m_state.events.take(events);
+			if(!events.empty()) m_state.network.note_progress();
 			if(m_state.trace != nullptr && !events.empty()) m_left_at_ns = now_ns();
 			return events;
 		}
@@ -100,11 +110,17 @@ void executor_loop::wait(const std::uint64_t seen, const event_count::clock::tim
 	auto spin_until = m_worked_at + m_state.options.idle_spin;
 	if(m_may_spin && m_state.engine.num_in_flight() > 0) spin_until = std::max(spin_until, event_count::clock::now() + spin_time);
 	spin_until = std::min(spin_until, deadline);
-	while(event_count::clock::now() < spin_until) {
-		if(m_wake_up.prepare() != seen) return;
-		std::this_thread::yield();
+	while(true) {
+		if(m_wake_up.prepare() != seen || m_state.network.look()) return;
+		const auto now = event_count::clock::now();
+		if(now >= deadline) return;
+		const auto next_look = m_state.network.next_look();
+		if(now < spin_until || next_look <= now) {
+			std::this_thread::yield();
+		} else {
+			m_wake_up.wait_until(seen, std::min(deadline, next_look));
+		}
 	}
-	m_wake_up.wait_until(seen, deadline);
 }
 
 bool executor_loop::work() {
@@ -118,8 +134,9 @@ bool executor_loop::work() {
 				break;
 			}
 			bool has_progressed = take_inbox();
+			bool has_transferred = take_messages(m_state, may_go_on());
 			if(!may_go_on()) break;
-			bool has_transferred = m_runs.begin_staged(); // peers may have announced the data of these before
+			has_transferred |= m_runs.begin_staged(); // peers may have announced the data of these before
 			has_transferred |= m_state.transfers.poll(m_state.done);
 			if(has_transferred) complete_done();
 			has_progressed |= has_transferred;
@@ -144,8 +161,10 @@ bool executor_loop::work() {
 		enter_failure(error.what(), executor_failure::kind_type::memory).shortage = std::move(error.holders);
 	} catch(const peer_failure& error) {
 		enter_failure(error.what(), executor_failure::kind_type::peer).peer = error.peer();
-	} catch(const std::exception& error) { enter_failure(error.what()); }
-	m_has_outstanding_communication.store(m_state.transfers.is_outstanding(), std::memory_order_relaxed);
+	} catch(const network_failure& error) { enter_failure(error.what(), executor_failure::kind_type::network); } catch(const std::exception& error) {
+		enter_failure(error.what());
+	}
+	m_state.network.set_awaiting(m_state.transfers.is_outstanding());
 	if(has_worked && m_state.options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_state.trace != nullptr && has_worked) m_state.trace->record({start_ns, now_ns(), traced_work{num_issued}});
 	return has_worked;

@@ -73,8 +73,12 @@ class executor_loop final : public instruction_sink {
 	/// Work will come soon. With `idle_spin` the thread wakes up, and looks for it. Any thread.
 	void expect_work();
 
-	/// Works until there is an event, communication becomes outstanding, a thread calls wake(), or the time is up. An event for which no thread waits
-	/// leaves a little later, with others.
+	/// Connected with a port before the first batch. Without a port, messages are events, and notify_complete() and notify_pilot() answer them: for tests that play
+	/// the network.
+	network_link& network() { return m_state.network; }
+
+	/// Works until there is an event, the port has something for Python, a thread calls wake(), or the time is up. An event for which no thread waits leaves a
+	/// little later, with others.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
 	/// See announcements::watch(). Any thread.
 	bool watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) { return m_state.events.watch(submission, flag, limit); }
@@ -83,9 +87,6 @@ class executor_loop final : public instruction_sink {
 	void notify_pilot(rank_id from, const pilot_message& pilot);
 	/// Of the pilots that have come, by MPI or from direct peers. Between two calls of run(), on the same thread.
 	std::vector<receive_arbiter::unclaimed_pilot> unclaimed_pilots();
-	/// Requests, or awaited data: the network should be polled.
-	bool has_outstanding_communication() const { return m_has_outstanding_communication.load(std::memory_order_relaxed); }
-
 	/// For the threads that call user functions; nothing after stop(). Any thread.
 	call_board& calls() { return m_state.calls; }
 	/// A kernel whose launch is there is launched by the executor thread itself. Before the submission; one thread.
@@ -121,7 +122,6 @@ class executor_loop final : public instruction_sink {
 	std::atomic<bool> m_is_failed{false};
 	std::atomic<bool> m_is_stopping{false};
 	std::atomic<bool> m_expects_work{false};
-	std::atomic<bool> m_has_outstanding_communication{false};
 	executor_inbox m_inbox;
 
 	// m_state_mutex guards the members below, except `m_worked_at` and `m_left_at_ns`, which only the executor thread uses.

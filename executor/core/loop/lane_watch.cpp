@@ -80,7 +80,7 @@ void lane_watch::wait_for_progress(event_count& wake_up, const std::uint64_t see
 	const auto& lanes = m_state.engine.lanes();
 	auto pause = shortest_pause;
 	spin_pause spin;
-	const auto has_news = [&] { return wake_up.prepare() != seen || m_state.transfers.has_news(); };
+	const auto has_news = [&] { return wake_up.prepare() != seen || m_state.transfers.has_news() || m_state.network.look(); };
 	while(true) {
 		if(has_news()) return;
 		try {
@@ -95,7 +95,7 @@ void lane_watch::wait_for_progress(event_count& wake_up, const std::uint64_t see
 		if(may_spin) {
 			spin();
 		} else {
-			wake_up.wait_until(seen, std::min(deadline, now + pause));
+			wake_up.wait_until(seen, std::min({deadline, now + pause, m_state.network.next_look()}));
 			pause = std::min<std::chrono::microseconds>(2 * pause, longest_pause);
 		}
 	}

@@ -24,13 +24,11 @@ void message_requests::send(const instruction_id instruction, const send_instruc
 	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
 	m_statistics.sent_bytes.host += size_bytes;
 	const traced_send traced{instruction, send.transfer.buffer, size_bytes, send.message, send.destination_rank};
-	m_events.emplace_back(send_event{make_payload(add_request(instruction, traced), send.destination_rank, send.message, source.address, *source.array,
-	    send.sent_box, send.element_size_bytes)});
+	m_network.send(make_payload(add_request(instruction, traced), send.destination_rank, send.message, source.address, *source.array, send.sent_box,
+	    send.element_size_bytes));
 }
 
-void message_requests::barrier(const instruction_id instruction) {
-	m_events.emplace_back(barrier_event{add_request(instruction, traced_barrier{instruction})});
-}
+void message_requests::barrier(const instruction_id instruction) { m_network.barrier(add_request(instruction, traced_barrier{instruction})); }
 
 void message_requests::flush(std::vector<instruction_id>& completed) {
 	m_arbiter.take_posts(m_posts);
@@ -56,8 +54,8 @@ void message_requests::post(const posted_receive& post) {
 	const auto destination = m_allocations.place(post.destination);
 	const box& array = destination.array != nullptr ? *destination.array : post.part; // a partial result is one element in its slot
 	m_statistics.received_bytes += static_cast<std::uint64_t>(post.part.area()) * post.element_size_bytes;
-	m_events.emplace_back(receive_event{make_payload(add_request(post.fragment, describe(post, post.part)), post.source, post.message,
-	    destination.address + post.offset_bytes, array, post.part, post.element_size_bytes)});
+	m_network.receive(make_payload(add_request(post.fragment, describe(post, post.part)), post.source, post.message, destination.address + post.offset_bytes,
+	    array, post.part, post.element_size_bytes));
 }
 
 void message_requests::post_part(const posted_receive& post) {
@@ -67,8 +65,8 @@ void message_requests::post_part(const posted_receive& post) {
 	case direct_receiver::part_state::wanted: break;
 	}
 	const direct_receiver::message_key key{post.source, post.message};
-	m_events.emplace_back(receive_event{make_payload(add_request(key, describe(post, post.message_box)), post.source, post.message,
-	    m_direct.prepare_bounce(post), post.message_box, post.message_box, post.element_size_bytes)});
+	m_network.receive(make_payload(add_request(key, describe(post, post.message_box)), post.source, post.message, m_direct.prepare_bounce(post),
+	    post.message_box, post.message_box, post.element_size_bytes));
 }
 
 void message_requests::complete(const request_id request, std::vector<instruction_id>& completed) {

@@ -11,6 +11,7 @@
 #include "events/executor_events.hpp"
 #include "events/executor_statistics.hpp"
 #include "memory/allocation_table.hpp"
+#include "network/network_link.hpp"
 #include "receive_arbiter.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "scheduler/core/vocabulary/instruction.hpp"
@@ -21,9 +22,9 @@ namespace celerity {
 class message_requests {
   public:
 	/// `direct` takes the parts of direct receives.
-	message_requests(const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, std::vector<executor_event>& events,
+	message_requests(const allocation_table& allocations, executor_statistics& statistics, direct_receiver& direct, network_link& network,
 	    trace_recorder* const trace)
-	    : m_allocations(allocations), m_statistics(statistics), m_direct(direct), m_events(events), m_trace(trace) {}
+	    : m_allocations(allocations), m_statistics(statistics), m_direct(direct), m_network(network), m_trace(trace) {}
 
 	void send(instruction_id instruction, const send_instruction& send);
 	void barrier(instruction_id instruction);
@@ -41,7 +42,7 @@ class message_requests {
 	const allocation_table& m_allocations;
 	executor_statistics& m_statistics;
 	direct_receiver& m_direct;
-	std::vector<executor_event>& m_events;
+	network_link& m_network;
 	/// A send or barrier, one posted part, or a message of which several may be parts.
 	using request_subject = std::variant<instruction_id, fragment_id, direct_receiver::message_key>;
 

@@ -6,10 +6,10 @@
 
 namespace celerity {
 
-rank_transfers::rank_transfers(const rank_id own, backend& devices, const allocation_table& allocations, executor_statistics& statistics,
-    std::vector<executor_event>& events, program_log* const program, trace_recorder* const trace)
+rank_transfers::rank_transfers(const rank_id own, backend& devices, const allocation_table& allocations, executor_statistics& statistics, network_link& network,
+    program_log* const program, trace_recorder* const trace)
     : m_direct{own, devices, devices.direct(), devices.graphs() != nullptr && devices.graphs()->exchange(), allocations, statistics, trace}, m_sender(m_direct),
-      m_receiver(m_direct), m_messages(allocations, statistics, m_receiver, events, trace), m_events(events), m_program(program) {}
+      m_receiver(m_direct), m_messages(allocations, statistics, m_receiver, network, trace), m_network(network), m_program(program) {}
 
 void rank_transfers::begin(const instruction& item, const std::uint64_t stamp) {
 	if(const auto* const send = std::get_if<send_instruction>(&item.operation)) {
@@ -25,9 +25,9 @@ void rank_transfers::begin(const instruction& item, const std::uint64_t stamp) {
 void rank_transfers::announce(const instruction& item, const send_instruction& send, const std::uint64_t stamp) {
 	const auto program_digest = program_digest_at(send.transfer.consumer);
 	if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest);
-	m_events.emplace_back(pilot_event{
-	    send.destination_rank, {.transfer = send.transfer, .message = send.message, .sent_box = send.sent_box, .program_digest = program_digest}});
-	m_has_unsent_pilots = true;
+	m_network.send_pilot(send.destination_rank,
+	    {.transfer = send.transfer, .message = send.message, .sent_box = send.sent_box, .program_digest = program_digest});
+	m_has_unsent_pilots = !m_network.is_connected();
 }
 
 std::uint64_t rank_transfers::program_digest_at(const task_id consumer) const { return m_program != nullptr ? m_program->digest_at(consumer) : 0; }

@@ -19,11 +19,11 @@
 
 namespace celerity {
 
-/// Belongs to the executor thread. Events for Python are appended to `events`.
+/// Belongs to the executor thread.
 class rank_transfers {
   public:
 	/// `program` may be null: then there is nobody to compare with.
-	rank_transfers(rank_id own, backend& devices, const allocation_table& allocations, executor_statistics& statistics, std::vector<executor_event>& events,
+	rank_transfers(rank_id own, backend& devices, const allocation_table& allocations, executor_statistics& statistics, network_link& network,
 	    program_log* program, trace_recorder* trace);
 
 	direct_context& direct() { return m_direct; }
@@ -42,7 +42,7 @@ class rank_transfers {
 	/// The send or receive is complete.
 	void retire(const instruction& item);
 
-	/// The pilots among the events have been handed over.
+	/// Without a port: the pilots have been handed over.
 	void note_pilots_sent() { m_has_unsent_pilots = false; }
 	/// A peer cannot answer a send before it has its pilot.
 	bool has_unsent_pilots() const { return m_has_unsent_pilots || m_sender.has_unsent_pilots(); }
@@ -60,9 +60,9 @@ class rank_transfers {
 	direct_sender m_sender;
 	direct_receiver m_receiver;
 	message_requests m_messages;
-	std::vector<executor_event>& m_events;
+	network_link& m_network;
 	program_log* const m_program;
-	bool m_has_unsent_pilots = false; ///< among the events
+	bool m_has_unsent_pilots = false; ///< among the events, without a port
 
 	/// Sends a pilot, or leaves that to the direct sender.
 	void announce(const instruction& item, const send_instruction& send, std::uint64_t stamp);

@@ -12,13 +12,13 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native_testing
-from celerity_py._native import ActiveInstruction, ExecutorFailure, MemoryHolders, Payload, ProgramLog, UnclaimedPilot
+from celerity_py._native import ActiveInstruction, ExecutorFailure, MemoryHolders, ProgramLog, UnclaimedPilot
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.executor.failures.failure_handler import FailureTimes
 from celerity_py.executor.live_executor import LiveExecutor
 from celerity_py.executor.network.communicator import Arrivals
 from celerity_py.executor.network.local_communicator import LocalCommunicator
-from celerity_py.scheduler.errors import DeviceError, OutOfMemory, ResourceError, Stalled
+from celerity_py.scheduler.errors import CommunicationError, DeviceError, OutOfMemory, ResourceError, Stalled
 from tests.support.planned_rank import Planned
 from tests.support.scripted_executor import MemoryNetwork, ScriptedExecutor, ScriptedRuntime
 
@@ -227,14 +227,6 @@ def test_an_idle_executor_looks_around_only_a_few_times_per_second(single: Rank)
     assert single.native.num_runs - before < 15
 
 
-def test_messages_pass_between_ranks(pair: Pair) -> None:
-    first, second = pair.ranks
-    first.native.emit(("pilot", 1, b"soon"), ("send", Payload(5, 1, 77, 4096, (4, 1, 1), (0, 0, 0), (2, 1, 1), 8)))
-    wait_until(lambda: second.native.pilots == [(0, b"soon")])
-    wait_until(lambda: first.native.completed_requests == [5])
-    assert pair.network.ranks[0].payloads == [Payload(5, 1, 77, 4096, (4, 1, 1), (0, 0, 0), (2, 1, 1), 8)]
-
-
 @pytest.mark.parametrize("is_alive", [False, True, None])
 def test_memory_of_a_peer_that_cannot_be_mapped_is_told_as_what_it_is(pair: Pair, is_alive: bool | None) -> None:
     first = pair.ranks[0]
@@ -247,6 +239,16 @@ def test_memory_of_a_peer_that_cannot_be_mapped_is_told_as_what_it_is(pair: Pair
         assert "/proc" not in first.runtime.failure.text
     else:
         assert "the memory of rank 1 cannot be mapped (opening /proc/77/fd/33: No such" in first.runtime.failure.text
+
+
+def test_a_failure_of_the_network_is_told_in_the_words_of_its_library(pair: Pair) -> None:
+    first, _ = pair.ranks
+    first.native.emit(("failed", ExecutorFailure("network", "MPI_Testsome failed: a link is down")))
+    assert first.runtime.has_failed.wait(PATIENCE_S)
+    assert first.runtime.failure is not None
+    assert isinstance(first.runtime.failure.error, CommunicationError)
+    assert "the network has failed (): MPI_Testsome failed: a link is down" in first.runtime.failure.text
+    wait_until(lambda: pair.network.aborts)
 
 
 def test_ranks_shut_down_together(pair: Pair) -> None:
@@ -406,7 +408,6 @@ def test_a_silent_peer_ends_the_job(capfd: pytest.CaptureFixture[str]) -> None:
     answering, waiting = Rank(network.ranks[0]), Rank(network.ranks[2])  # nobody runs rank 1
     for rank in (answering, waiting):
         rank.executor.start()
-    waiting.native.outstanding_communication = True
     waiting.native.active = [ActiveInstruction(30.0, "I7 receive", 0, 3, None, 1, (6, 3, 0))]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)
     output = capfd.readouterr().err
@@ -426,7 +427,7 @@ def test_a_peer_that_has_answered_and_goes_silent_ends_the_job() -> None:
     waiting.native.active = [ActiveInstruction(30.0, "I7 receive", 0, 3, None, 1, (6, 3, 0))]
     answering.native.active = [ActiveInstruction(30.0, "I7 kernel", 0, 0, None, None, None, "device_kernel", True)]
     wait_until(lambda: waiting.executor._watchdog._statuses)
-    pair.network.ranks[1].poll = lambda: Arrivals([], [], [])  # type: ignore[method-assign]
+    pair.network.ranks[1].poll = lambda: Arrivals([], [])  # type: ignore[method-assign]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)
     assert waiting.runtime.failure is not None
     assert "rank 1 does not answer any more" in waiting.runtime.failure.text
@@ -469,7 +470,6 @@ def test_a_peer_whose_process_is_gone_is_noticed_without_asking_it(capfd: pytest
     waiting = Rank(network.ranks[0])
     network.ranks[0].alive[1] = False
     waiting.executor.start()
-    waiting.native.outstanding_communication = True
     waiting.native.active = [ActiveInstruction(5.0, "receive of B3", 0, 3, None, 1, None)]
     assert waiting.runtime.has_failed.wait(PATIENCE_S)
     assert waiting.runtime.failure is not None

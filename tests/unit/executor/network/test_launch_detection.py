@@ -157,10 +157,8 @@ def test_processes_that_are_alone_in_mpi_although_several_were_started_are_an_er
     assert "--mpi=pmi2" in result.stderr
 
 
-def test_the_local_communicator_completes_a_barrier_once() -> None:
+def test_the_local_communicator_settles_once() -> None:
     communicator = LocalCommunicator()
-    communicator.barrier(7)
-    assert communicator.outstanding == 1
-    assert communicator.poll().completed == [7]
-    assert communicator.poll().completed == []
-    assert communicator.outstanding == 0
+    communicator.settle(7)
+    assert communicator.poll().settled == [7]
+    assert communicator.poll().settled == []

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// How long the executor thread may wait between two looks at the network.
+#pragma once
+
+#include <chrono>
+
+namespace celerity {
+
+struct look_settings {
+	bool spins = false;         ///< never sleep while something is awaited
+	double cores_per_rank = 1;  ///< shared ones counted in part
+	bool has_other_ways = false; ///< some awaited data does not come through the network
+};
+
+/// What is known at a look.
+struct look_facts {
+	std::chrono::nanoseconds since_progress{0}; ///< since anything has moved
+	std::chrono::nanoseconds since_arrival{0};  ///< since the network has brought something, or was given something
+	bool is_awaiting = false;  ///< something of other ranks
+	bool has_requests = false; ///< some of that comes through the network for sure
+};
+
+/// No network wakes a thread, so a thread that waits for a message looks again and again. That takes a core, which kernels and other ranks want.
+std::chrono::nanoseconds time_to_next_look(const look_settings& settings, const look_facts& facts);
+
+} // namespace celerity

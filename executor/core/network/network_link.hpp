@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// The executor's end of the network.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "events/executor_events.hpp"
+#include "message_port.hpp"
+#include "look_times.hpp"
+
+namespace celerity {
+
+/// Hands messages to a port, and looks at the port when it is time. Without a port, messages are events for whoever drives the executor and plays the network.
+/// Executor thread, except where noted.
+class network_link {
+  public:
+	using clock = std::chrono::steady_clock;
+
+	explicit network_link(std::vector<executor_event>& events) : m_events(events) {}
+
+	/// Before the first batch.
+	void connect(std::shared_ptr<message_port> port, const look_settings& settings);
+	bool is_connected() const { return m_port != nullptr; }
+
+	void send_pilot(rank_id to, const pilot_message& pilot);
+	void send(const payload& sent);
+	void receive(const payload& received);
+	void barrier(request_id request);
+
+	/// Lets the port progress if it is time. Whether it has something for anybody, or has failed. Does not throw.
+	bool look() { return m_port != nullptr && look_at_port(); }
+	/// The time of the next look.
+	clock::time_point next_look() const { return m_next_look; }
+	/// Whether the executor awaits data of other ranks.
+	void set_awaiting(const bool is_awaiting) {
+		if(m_is_awaiting.exchange(is_awaiting, std::memory_order_relaxed) == is_awaiting || m_port == nullptr) return;
+		if(is_awaiting) m_next_look = {}; // after an idle time, the next look is far away
+	}
+	/// Any thread.
+	bool is_awaiting() const { return m_is_awaiting.load(std::memory_order_relaxed); }
+	/// What has come. Throws the error of an earlier look.
+	arrived_messages take();
+	/// Whether Python has something to take from the port.
+	bool has_control() const { return m_port != nullptr && m_port->has_control(); }
+
+	/// Something has moved.
+	void note_progress() { m_progress_ns.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed); }
+	/// Since then. Any thread.
+	std::chrono::nanoseconds still_for() const {
+		return clock::now().time_since_epoch() - std::chrono::nanoseconds(m_progress_ns.load(std::memory_order_relaxed));
+	}
+
+  private:
+	std::vector<executor_event>& m_events;
+	std::shared_ptr<message_port> m_port;
+	look_settings m_look_settings;
+	std::atomic<bool> m_is_awaiting{false};
+	clock::time_point m_next_look = clock::time_point::max(); ///< without a port: never
+	clock::time_point m_last_arrival = clock::now();          ///< at or from the port
+	std::atomic<std::int64_t> m_progress_ns{clock::now().time_since_epoch().count()};
+	std::exception_ptr m_error;
+
+	bool look_at_port();
+	/// The network has been given something.
+	void note_given();
+};
+
+} // namespace celerity
