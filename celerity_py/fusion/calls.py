@@ -23,7 +23,7 @@ from celerity_py.fusion.trace import Trace
 from celerity_py.scheduler.errors import ReadOnlyAccess, UsageError
 from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
-from celerity_py.vocabulary.parts import Chunk
+from celerity_py.vocabulary.parts import Chunk, check_dimension
 from celerity_py.vocabulary.type_rules import can_take, describe_value, refuse_value
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class SymbolicChunk(Chunk):
             UsageError: If there is no such dimension.
         """
         whole = self.box if box is None else box
-        if not 0 <= dim < whole.ndim:
-            raise UsageError(f"chunk.index({dim}) {at_line()}: {show(whole)} has the dimensions 0 to {whole.ndim - 1}.")
+        check_dimension(whole, dim)
         self._trace.count()
         node = ItemIndex(np.dtype(np.int64), whole.shape, Affine(dim, 1, whole.min[dim]))
         return SymbolicArray.of(self._trace, node)

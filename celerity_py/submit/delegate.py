@@ -243,12 +243,12 @@ class SubmitDelegate:
     def prepare_fused(self, submission: Submission, local: LocalAccesses) -> tuple[FusedLaunch, bytes] | None:
         """The native launch of a fused function, and the bytes of its scalars; None if Python runs it.
 
-        With CHECK Python runs it, as the checks look at arrays.
+        With CHECK Python runs it, as the checks look at arrays. In a dry run nobody does.
 
         Raises:
             BaseException: Any exception of `FusedPlans.prepare`.
         """
-        if not self.may_repeat or self.fused_target is None:
+        if not self.may_repeat or self.runtime.is_dry or self.fused_target is None:
             return None
         fused: FusedFunction = submission.fused
         plans = self._fused_plans.get(fused)

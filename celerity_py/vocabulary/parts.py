@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, NoReturn
 
 from celerity_py._native import Box
-from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
+from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.refused_operators import refuse_operators
 
 _BOX_ATTRIBUTES: Final = frozenset(name for name in dir(Box) if not name.startswith("_"))
@@ -96,6 +97,17 @@ class MapperChunk(IndexSpacePart):
         return f"<chunk {self.box} of {self.global_box}>"
 
 
+def check_dimension(box: Box, dim: int) -> None:
+    """Refuse the dimension of `chunk.index` if the box has none of this number.
+
+    Raises:
+        UsageError: If it has none.
+    """
+    if not 0 <= dim < box.ndim:
+        dims = f"the dimensions 0 to {box.ndim - 1}" if box.ndim else "no dimension"
+        raise UsageError(f"chunk.index({dim}): the box {show(box)} has {dims}.")
+
+
 class Chunk(IndexSpacePart):
     """The part of the index space that one call of a kernel runs.
 
@@ -119,6 +131,23 @@ class Chunk(IndexSpacePart):
         self.device = device
         self.stream = stream
         self.xp = xp
+
+    def index(self, dim: int, box: Box | None = None) -> Any:
+        """The coordinate of each item of a box in one dimension, as an array of int64 of the box's shape.
+
+        Args:
+            dim: The dimension, from 0.
+            box: In global coordinates; by default the chunk's.
+
+        Raises:
+            UsageError: If there is no such dimension.
+        """
+        whole = self.box if box is None else box
+        check_dimension(whole, dim)
+        line = self.xp.arange(whole.min[dim], whole.max[dim], dtype="int64")
+        extents = [1] * whole.ndim
+        extents[dim] = -1
+        return self.xp.broadcast_to(line.reshape(extents), whole.shape)
 
     def __repr__(self) -> str:
         return f"<chunk {self.box} of {self.global_box} on device {self.device}>"

@@ -56,18 +56,6 @@ class Access:
         return np.dtype((self.array.dtype, self.array.shape[len(self.shape) :]))
 
 
-class ReferenceChunk(Chunk):
-    """A chunk for arrays of NumPy, with coordinates of its items."""
-
-    def __init__(self, box: Box, global_box: Box) -> None:
-        super().__init__(box, global_box, 0, None, np)
-
-    def index(self, dim: int, box: Box | None = None) -> Array:
-        whole = self.box if box is None else box
-        line = np.arange(whole.min[dim], whole.max[dim], dtype=np.int64)
-        return np.broadcast_to(line.reshape([-1 if dim == one else 1 for one in range(whole.ndim)]), whole.shape)
-
-
 def owner_of(function: Callable[..., Any]) -> Submission:
     return Submission("kernel", getattr(function, "__name__", "kernel"), function, [], None, sys._getframe())
 
@@ -119,7 +107,7 @@ def run_on_numpy(function: Callable[..., Any], box: Box, arguments: Sequence[Any
         else:
             views.append(one)
     with np.errstate(all="ignore"):
-        function(ReferenceChunk(box, whole or box), *views)
+        function(Chunk(box, whole or box, 0, None, np), *views)
 
 
 #: What CUDA gives to each thread, and a loop over all threads, for a pass of which `{0}` is the name.

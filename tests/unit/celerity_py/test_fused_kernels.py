@@ -332,3 +332,49 @@ def test_only_functions_are_fused(what: Any) -> None:
 def test_a_check_of_the_run_calls_the_function() -> None:
     celerity.configure(check=True, devices="cpu:1")
     assert np.array_equal(run_wave(celerity.fuse(wave), (9, 9), 2), run_wave(celerity.kernel(wave), (9, 9), 2))
+
+
+def test_a_dry_run_plans_fused_kernels() -> None:
+    celerity.configure(dry_run_ranks=3, devices=2)
+    try:
+        with celerity.Queue() as queue:
+            u = celerity.Buffer((40, 40), np.float32, name="u")
+            for _ in range(2):
+                queue.parallel_for(
+                    (40, 40), celerity.fuse(wave), u.write(access.one_to_one()), u.read(access.one_to_one()), 1
+                )
+            queue.wait()
+            assert queue.statistics().plan is not None
+    finally:
+        celerity.configure(dry_run_ranks=None, devices=None)
+
+
+def red_and_black(chunk: Any, u: Any) -> None:
+    i, j = chunk.index(0), chunk.index(1)
+    u[chunk.box] = np.where((i + j) % 2 == 0, i, -j)
+    inner = chunk.box.shrink(1, 1)
+    u[inner] += chunk.index(1, inner)
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("kernel", [celerity.fuse, celerity.kernel])
+def test_a_chunk_gives_the_coordinates_of_its_items(kernel: Any, check: bool) -> None:
+    celerity.configure(devices=1, check=check)
+    with celerity.Queue() as queue:
+        u = celerity.Buffer((6, 7), np.float32)
+        queue.parallel_for((6, 7), kernel(red_and_black), u.write(access.one_to_one()))
+        i, j = np.indices((6, 7))
+        expected = np.where((i + j) % 2 == 0, i, -j).astype(np.float32)
+        if not check:  # which divides the kernel
+            expected[1:-1, 1:-1] += j[1:-1, 1:-1]
+            assert np.array_equal(queue.fence(u).result(), expected)
+
+
+@pytest.mark.parametrize("kernel", [celerity.fuse, celerity.kernel])
+def test_a_dimension_that_there_is_not_is_refused(kernel: Any) -> None:
+    def wrong(chunk: Any, u: Any) -> None:
+        chunk.index(2)
+
+    message = r"chunk.index\(2\).* has the dimensions 0 to 1"
+    with pytest.raises((UsageError, celerity.TaskFailed), match=message), celerity.Queue() as queue:
+        queue.parallel_for((6, 7), kernel(wrong), celerity.Buffer((6, 7)).write(access.one_to_one()))
