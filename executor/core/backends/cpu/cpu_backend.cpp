@@ -17,8 +17,9 @@ namespace {
 
 /// Waking another thread costs about as much as copying this much.
 constexpr std::size_t inline_copy_bytes = 128 * 1024;
-/// So many items of a fused kernel take about as long as to wake another thread.
-constexpr std::int64_t inline_kernel_items = 16 * 1024;
+/// So many items of a simple fused kernel take less time than to wake another thread. Those of the longest one take a millisecond, in which the executor does
+/// nothing else.
+constexpr std::int64_t inline_kernel_items = 4 * 1024;
 /// A cache line, and enough for every vector type.
 constexpr std::size_t min_alignment_bytes = 64;
 /// Large arrays begin on a page, so that the kernel may back them with huge pages.
@@ -174,11 +175,12 @@ void cpu_backend::fill(const memory_id /* memory */, void* const address, const 
 void cpu_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
 	auto& progress = m_progress[position.lane];
 	auto& own = *m_kernels[launch.instruction->device.value];
+	const auto scratch = own.scratch_for(launch);
 	const auto is_complete = [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; };
 	if(waits.answers.empty() && std::all_of(waits.positions.begin(), waits.positions.end(), is_complete) && progress.completed() + 1 == position.sequence
 	    && count_items(launch) <= inline_kernel_items) {
 		const lane_trace traced(m_trace, position);
-		carry_out(launch, own);
+		own.carry_out(launch, *scratch);
 		traced.end();
 		progress.publish(position.sequence);
 		return;
@@ -186,7 +188,7 @@ void cpu_backend::enqueue_launch(const lane_position position, const lane_waits&
 	small_vector<pull_operation, 1> answers;
 	for(const auto& answer : waits.answers) answers.push_back({answer, {}, {}, {}});
 	m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, std::span(answers.data(), answers.size()),
-	    [launch = std::move(launch), &own] { carry_out(launch, own); });
+	    [launch = std::move(launch), scratch, &own] { own.carry_out(launch, *scratch); });
 }
 
 bool cpu_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {

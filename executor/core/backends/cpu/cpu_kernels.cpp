@@ -43,16 +43,21 @@ std::int64_t count_items(const launch_operation& launch) {
 	return sum;
 }
 
-void carry_out(const launch_operation& launch, kernel_workshop& own) {
+std::shared_ptr<kernel_workshop::memory> kernel_workshop::scratch_for(const launch_operation& launch) {
+	constexpr std::size_t unit_bytes = sizeof(std::max_align_t);
+	const std::size_t needed = (kernel_of(launch).find(launch.instruction->chunk).scratch_bytes + unit_bytes - 1) / unit_bytes;
+	if(m_scratch->size() < needed) m_scratch = std::make_shared<memory>(needed); // an earlier launch may still use the other one
+	return m_scratch;
+}
+
+void kernel_workshop::carry_out(const launch_operation& launch, memory& scratch) {
 	const auto& kernel = kernel_of(launch);
 	const auto& chunk = kernel.find(launch.instruction->chunk);
-	if(own.scratch.size() * alignof(std::max_align_t) < chunk.scratch_bytes)
-		own.scratch.resize((chunk.scratch_bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t));
-	const auto at = kernel.fill(chunk, launch, own.scratch.data(), own.block);
+	const auto at = kernel.fill(chunk, launch, scratch.data(), m_block);
 	const auto& passes = kernel.structure_of(chunk).passes;
 	for(std::size_t i = 0; i < passes.size(); ++i) {
 		if(chunk.items[i].area() == 0) continue;
-		run_pass(reinterpret_cast<cpu_pass_function>(passes[i].functions.front()), chunk.items[i], own.team, own.block.words(), at);
+		run_pass(reinterpret_cast<cpu_pass_function>(passes[i].functions.front()), chunk.items[i], m_team, m_block.words(), at);
 	}
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "devices/fused_kernel.hpp"
@@ -19,15 +20,21 @@ using cpu_pass_function = void (*)(char* const* memories, const std::int64_t* st
 std::int64_t count_items(const launch_operation& launch);
 
 /// What launches on a device use, one after the other.
-struct kernel_workshop {
-	explicit kernel_workshop(const std::size_t num_threads) : team(num_threads) {}
+class kernel_workshop {
+  public:
+	using memory = std::vector<std::max_align_t>;
 
-	worker_team team;
-	fused_block block;
-	std::vector<std::max_align_t> scratch;
+	explicit kernel_workshop(const std::size_t num_threads) : m_team(num_threads) {}
+
+	/// Scratch memory for a launch, which launches in flight share. On the executor thread. Throws std::bad_alloc.
+	std::shared_ptr<memory> scratch_for(const launch_operation& launch);
+	/// Returns when all passes are complete.
+	void carry_out(const launch_operation& launch, memory& scratch);
+
+  private:
+	worker_team m_team;
+	fused_block m_block;
+	std::shared_ptr<memory> m_scratch = std::make_shared<memory>();
 };
-
-/// Returns when all passes are complete. Throws std::bad_alloc.
-void carry_out(const launch_operation& launch, kernel_workshop& own);
 
 } // namespace celerity
