@@ -11,6 +11,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
     cpu_kernels  function + chunk -> FusedCpuKernel
       emission     passes -> C++
       cpu_emission passes -> Python for numba
+        interiors    where conditions on coordinates have one truth
         ordering     in which order an item carries out instructions, loads and stores
         launches     what a launch gives, and how it is made
         tiling       the items of a thread, and what they load together

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
+from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.launches import Launch
 from celerity_py.fusion.lowering import Body, Instruction, lower
-from celerity_py.fusion.ordering import steps_of
+from celerity_py.fusion.ordering import Step, steps_of
 from celerity_py.fusion.tiling import is_fixed
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def emit_for_cpu(
 ) -> tuple[str, Launch]:
     """The text of a plan: functions `name_0`, `name_1`, ..., one per pass, to be called in this order.
 
-    The text takes for granted that the elements of a row lie side by side in memory.
+    The text takes for granted that the elements of a row lie side by side in memory. A call bounds the dimensions of
+    buffers; those of elements it computes as a whole.
 
     Args:
         plan: The passes.
@@ -54,27 +56,57 @@ class _PassText:
         self._launch = launch
         self._fixes_distances = fixes_distances
         self._body: Body = lower(one)
+        self._num_divided = one.num_divided
         self._keys = list(dict.fromkeys(memory.key for memory in launch.memories))
         #: Functions for the types and memories of this text, by name; and what a call reads first.
         self._made: dict[str, str] = {}
         self._given: dict[str, str] = {}
+        #: Instructions and statements that have no operands, which are the same in the interior.
+        self._texts: dict[Step, str] = {}
 
     def text(self, name: str) -> str:
         """A function with a loop per dimension."""
-        dims = range(len(self._pass.box))
-        body = [
-            line
-            for step in steps_of(self._pass, self._body)
-            for line in (self._compute(step) if isinstance(step, int) else self._store(step))
-        ]
+        rows = range(self._num_divided - 1)
         loops = [
-            f"{'    ' * dim}for c{dim} in range({self._bound(2 * dim)}, {self._bound(2 * dim + 1)}):" for dim in dims
+            f"{'    ' * dim}for c{dim} in range({self._bound(2 * dim)}, {self._bound(2 * dim + 1)}):" for dim in rows
         ]
-        indent = "    " * len(dims)
+        indent = "    " * len(rows)
+        loops += [indent + line for line in self._row()]
         given = [f"{name} = {value}" for name, value in self._given.items()]
-        lines = (f"    {line}" for line in (*given, *loops, *(indent + line for line in body)))
+        lines = (f"    {line}" for line in (*given, *loops))
         made = (f"{name} = {value}" for name, value in self._made.items())
         return "\n".join((*made, f"def {name}(memories, strides, numbers, scalars, bounds):", *lines, ""))
+
+    def _row(self) -> list[str]:
+        """The items of a row: those of the interior, which need no conditions, and then those on both sides."""
+        last = self._num_divided - 1
+        low, high = self._bound(2 * last), self._bound(2 * last + 1)
+        interior = interior_of(self._body, self._pass.box, self._num_divided)
+        if interior is None:
+            return self._items(low, high, self._body)
+        ends = [tuple(map(self._number, interval)) for interval in interior.box]
+        first, end = ends[last]
+        inside = [f"(c{dim} >= {ends[dim][0]}) & (c{dim} < {ends[dim][1]})" for dim in range(last)]
+        inner = [f"begin = min(max({first}, {low}), {high})", f"end = max(min({end}, {high}), begin)"]
+        return [
+            *(inner if not inside else [f"begin = end = {high}", f"if {' & '.join(inside)}:", *_indented(inner)]),
+            *self._items("begin", "end", interior.body),
+            "for side in range(2):",
+            *_indented(self._items(f"{low} if side == 0 else end", f"begin if side == 0 else {high}", self._body)),
+        ]
+
+    def _items(self, low: str, high: str, body: Body) -> list[str]:
+        """Loops over items of a row and over their elements, which belong together."""
+        self._body, whole = body, self._body
+        lines = [
+            line
+            for step in steps_of(self._pass, body)
+            for line in (self._compute(step) if isinstance(step, int) else self._store(step))
+        ]
+        for dim, interval in reversed(list(enumerate(self._pass.box))[self._num_divided :]):
+            lines = [f"for c{dim} in range({interval[0]}, {interval[1]}):", *_indented(lines)]
+        self._body = whole
+        return [f"for c{self._num_divided - 1} in range({low}, {high}):", *_indented(lines)]
 
     # ---- what stands before the loops
 
@@ -101,7 +133,11 @@ class _PassText:
 
     def _compute(self, number: int) -> list[str]:
         instruction, need = self._body.instructions[number], self._body.needs.get(number)
-        line = f"v{number} = {self._value(instruction)}"
+        if instruction.operands or instruction.operation == "literal":
+            value = self._value(instruction)
+        else:
+            value = self._texts.get(number) or self._texts.setdefault(number, self._value(instruction))
+        line = f"v{number} = {value}"
         if need is None:
             return [line]
         return [f"v{number} = {type_name(instruction.dtype)}(0)", f"if v{need}:", f"    {line}"]
@@ -150,9 +186,11 @@ class _PassText:
         return f"narrow({value})" if target.char == "e" else value
 
     def _store(self, statement: Statement) -> list[str]:
-        mask = self._body.masks.get(statement)
-        place = self._address(statement.memory, statement.items().stored)
-        line = f"{self._function('store', statement.memory)}({place}, v{self._body.values[statement]})"
+        mask, memory = self._body.masks.get(statement), statement.memory
+        place = self._texts.get(statement)
+        if place is None:
+            place = self._texts[statement] = self._address(memory, statement.items().stored)
+        line = f"{self._function('store', memory)}({place}, v{self._body.values[statement]})"
         return [line] if mask is None else [f"if v{mask}:", f"    {line}"]
 
     # ---- places
@@ -170,7 +208,7 @@ class _PassText:
     def _element(self, memory: Memory, dim: int, position: Affine) -> str:
         """A coordinate in a memory: of stencils and of elements, distances and constants are part of the text."""
         axis, _, offset = position
-        if not (self._fixes_distances and is_fixed(memory, dim, position, self._pass.num_divided)):
+        if not (self._fixes_distances and is_fixed(memory, dim, position, self._num_divided)):
             return self._coordinate(position)
         return f"{offset}" if axis == NO_AXIS else f"(c{axis} + {offset})" if offset else f"c{axis}"
 
@@ -184,6 +222,10 @@ class _PassText:
     def _inside(self, position: Affine, low: int, high: int) -> str:
         here = f"c{position.axis}" if position.step == 1 and position.offset == 0 else self._coordinate(position)
         return f"({here} >= {self._number(low)}) & ({here} < {self._number(high)})"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def type_name(dtype: np.dtype[Any]) -> str:

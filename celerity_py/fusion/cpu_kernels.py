@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from celerity_py.fusion.calls import call
 from celerity_py.fusion.cpu_emission import emit_for_cpu
 from celerity_py.fusion.planning import plan
-from celerity_py.fusion.scalars import as_element
+from celerity_py.fusion.scalars import content_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from celerity_py import _native
     from celerity_py.fusion.coordinates import Box
     from celerity_py.fusion.memories import Scratch
@@ -29,7 +29,8 @@ class FusedCpuKernel:
     name: str
     #: Python for numba: functions `name_0`, ... to be called in this order. Equal texts are equal kernels.
     text: str
-    #: What each of them computes: a call computes a part of the box, and all calls of one end before those of the next.
+    #: What each of them computes, in the dimensions of buffers: a call computes a part of the box. All calls of one
+    #: end before those of the next begin.
     boxes: tuple[Box, ...]
     #: Positions among the arguments of the accesses whose memories come first.
     accesses: tuple[int, ...]
@@ -49,10 +50,7 @@ class FusedCpuKernel:
         Raises:
             UsageError: If a Python integer does not fit into the type of the arrays that it meets.
         """
-        content = np.zeros((max(len(self.scalars), 1), 16), np.uint8)
-        for row, (parameter, dtype) in zip(content, self.scalars, strict=False):
-            row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
-        return content
+        return content_of(self.scalars, arguments)
 
 
 def make_for_cpu(  # noqa: PLR0917 - those of a call, in its order
@@ -72,7 +70,7 @@ def make_for_cpu(  # noqa: PLR0917 - those of a call, in its order
     return FusedCpuKernel(
         name,
         text,
-        tuple(one.box for one in planned.passes),
+        tuple(one.box[: one.num_divided] for one in planned.passes),
         tuple(trace.memories.values()),
         planned.scratch,
         tuple(launch.numbers),

@@ -12,7 +12,7 @@ import numpy as np
 from celerity_py.fusion.calls import call
 from celerity_py.fusion.emission import emit
 from celerity_py.fusion.planning import plan
-from celerity_py.fusion.scalars import Parameter, as_element
+from celerity_py.fusion.scalars import Parameter, content_of
 from celerity_py.fusion.tiling import Tile, Windows, choose_tile
 
 #: Sums of two smaller coordinates fit into 32 bits.
@@ -56,10 +56,7 @@ class FusedKernel:
         Raises:
             UsageError: If a Python integer does not fit into the type of the arrays that it meets.
         """
-        content = np.zeros((max(len(self.scalars), 1), 16), np.uint8)
-        for row, (parameter, dtype) in zip(content, self.scalars, strict=False):
-            row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
-        return content
+        return content_of(self.scalars, arguments)
 
 
 def make(  # noqa: PLR0917 - those of a call, in its order

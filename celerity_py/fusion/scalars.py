@@ -62,6 +62,18 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic:
     return element
 
 
+def content_of(scalars: Sequence[tuple[Parameter, np.dtype[Any]]], arguments: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """The scalars of a launch with these arguments, 16 bytes each.
+
+    Raises:
+        UsageError: If a Python integer does not fit into the type of the arrays that it meets.
+    """
+    content = np.zeros((max(len(scalars), 1), 16), np.uint8)
+    for row, (parameter, dtype) in zip(content, scalars, strict=False):
+        row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
+    return content
+
+
 class SymbolicScalar:
     """A plain number in a function that is traced. Arithmetic with numbers gives further ones.
 

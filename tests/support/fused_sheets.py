@@ -51,7 +51,8 @@ def values_of(kind: str) -> Any:
     return np.array(sorted(numbers | ({-1, -2, -7} if dtype.kind == "i" else set())), dtype)
 
 
-def _pairs(first: str, second: str) -> tuple[Any, Any]:
+def pairs_of(first: str, second: str) -> tuple[Any, Any]:
+    """Each operand of one dtype with each one of the other."""
     a, b = values_of(first), values_of(second)
     return np.repeat(a, len(b)), np.tile(b, len(a))
 
@@ -88,7 +89,7 @@ def sheet_of(ufunc: Any, operands: list[tuple[Any, ...]]) -> Sheet:
 
 
 def sheets() -> dict[str, Sheet]:
-    pairs: list[tuple[Any, ...]] = [_pairs(*kinds) for kinds in (*((kind, kind) for kind in KINDS), *MIXED)]
+    pairs: list[tuple[Any, ...]] = [pairs_of(*kinds) for kinds in (*((kind, kind) for kind in KINDS), *MIXED)]
     made: dict[str, list[tuple[Any, ...]]] = dict.fromkeys(BINARY, pairs)
     made |= {name: [(values_of(kind),) for kind in KINDS] for name in UNARY}
     positive = np.linspace(0.1, 4, 50)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +22,14 @@ from tests.support.fused_sheets import (
     Sheet,
     conversions,
     every_half,
+    pairs_of,
     products_of_complex_numbers,
+    sheet_of,
     sheets,
 )
 
-pytest.importorskip("numba")
+numba = pytest.importorskip("numba")
+operations: Any = pytest.importorskip("celerity_py.cpu.operations")
 _all_sheets = functools.cache(sheets)
 
 
@@ -63,3 +67,45 @@ def test_conversions_have_the_bits_of_numpy(make: functools.partial[Sheet], tmp_
     sheet = make()
     kernel = _run(sheet, tmp_path)
     assert describe_difference(kernel, sheet.expected, sheet.arguments) == ""
+
+
+def _round_twice(value: Any) -> Any:
+    return operations.narrow(numba.float32(value))
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return operations.floor_(a / b)
+
+
+def _shift_as_processors_do(a: Any, b: Any) -> Any:
+    return numba.int32(a << (b & 31))
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "operation", "wrong"),
+    [
+        ("minimum", ("f4", "f4"), "minimum_", operations.half_minimum_),
+        ("minimum", ("f2", "f2"), "half_minimum_", operations.minimum_),
+        ("maximum", ("f8", "f8"), "maximum_", operations.fmax_),
+        ("less", ("u8", "i8"), "mixed_less_", operations.less_),
+        ("less", ("u4", "u4"), "less_", operations.mixed_equal_),
+        ("left_shift", ("i4", "i4"), "left_shift_", numba.njit(_shift_as_processors_do)),
+        ("logical_or", ("?", "?"), "logical_or_", operations.logical_xor_),
+        ("floor_divide", ("f4", "f4"), "floor_divide_", numba.njit(error_model="numpy")(_divide)),
+        ("floor_divide", ("i4", "i4"), "floor_divide_", operations.minimum_),
+    ],
+)
+def test_a_wrong_operation_is_found_out(  # noqa: PLR0917 - a table
+    name: str, kinds: tuple[str, str], operation: str, wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sheet = sheet_of(getattr(np, name), [pairs_of(*kinds)])
+    monkeypatch.setattr(operations, operation, wrong)
+    kernel = _run(sheet, tmp_path)
+    assert describe_difference(kernel, sheet.expected, sheet.arguments) != ""
+
+
+def test_numbers_that_are_rounded_twice_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sheet = every_half()
+    monkeypatch.setattr(operations, "narrow_double", numba.njit(_round_twice))
+    kernel = _run(sheet, tmp_path)
+    assert describe_difference(kernel, sheet.expected, sheet.arguments) != ""

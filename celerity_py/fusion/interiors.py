@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""The interior of a pass: a box around its middle in which conditions on coordinates have one truth each.
+
+Most items lie there. Their instructions need no conditions, such as those at the edge of a padded array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from celerity_py.fusion.coordinates import NO_AXIS
+from celerity_py.fusion.lowering import Body, Instruction
+
+if TYPE_CHECKING:
+    from celerity_py.fusion.coordinates import Box
+    from celerity_py.fusion.walks import Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Interior:
+    """What the items of a box do, with the numbers of the instructions of all items."""
+
+    box: Box
+    body: Body
+
+
+def interior_of(body: Body, box: Box, num_axes: int) -> Interior | None:
+    """The interior, by conditions on the first axes of a pass; None if there are none of these."""
+    middle = [(low + high) // 2 for low, high in box]
+    limits = list(box)
+    truths: dict[int, bool] = {}
+    for number, instruction in enumerate(body.instructions):
+        if instruction.operation != "inside":
+            continue
+        bounds: tuple[Bound, ...] = instruction.detail  # type: ignore[assignment]
+        if not all(0 <= bound.position.axis < num_axes for bound in bounds):
+            continue
+        intervals = [(bound.position.axis, *_interval_of(bound)) for bound in bounds]
+        outside = [one for one in intervals if not one[1] <= middle[one[0]] < one[2]]
+        truths[number] = not outside
+        for axis, low, high in outside[:1] or intervals:
+            least, most = limits[axis]
+            if not outside:
+                limits[axis] = max(least, low), min(most, high)
+            else:
+                limits[axis] = (least, min(most, low)) if middle[axis] < low else (max(least, high), most)
+    return Interior(tuple(limits), _folded(body, truths)) if truths else None
+
+
+def _interval_of(bound: Bound) -> tuple[int, int]:
+    """The items for which a bound holds, as a half-open interval along its axis."""
+    (axis, step, offset), low, high = bound
+    assert axis != NO_AXIS
+    if step > 0:
+        return -((offset - low) // step), -((offset - high) // step)
+    return (offset - high) // -step + 1, (offset - low) // -step + 1
+
+
+def _folded(body: Body, known: dict[int, bool]) -> Body:
+    """The instructions where the truth of some conditions is known."""
+    known, same = dict(known), list(range(len(body.instructions)))
+    instructions: list[Instruction] = []
+    for number, old in enumerate(body.instructions):
+        operands = tuple(same[operand] for operand in old.operands)
+        instruction = replace(old, operands=operands)
+        if old.operation == "merge" and operands[0] in known:
+            same[number] = operands[1] if known[operands[0]] else operands[2]
+        elif old.operation == "not" and operands[0] in known:
+            known[number] = not known[operands[0]]
+        elif old.operation in {"both", "either"}:
+            decides = old.operation == "either"
+            left = tuple(operand for operand in operands if operand not in known)
+            if any(known.get(operand) is decides for operand in operands):
+                known[number] = decides
+            elif not left:
+                known[number] = not decides
+            instruction = replace(old, operands=left)
+        if number in known:
+            instruction = Instruction("literal", old.dtype, (), np.bool_(known[number]).tobytes())
+        instructions.append(instruction)
+    return Body(
+        instructions,
+        {statement: same[value] for statement, value in body.values.items()},
+        {statement: mask for statement, mask in body.masks.items() if known.get(mask) is not True},
+        {number: need for number, need in body.needs.items() if known.get(need) is not True},
+    )
