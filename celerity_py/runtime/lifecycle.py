@@ -244,4 +244,6 @@ def is_dry_run() -> bool:
     Raises:
         ConfigurationError: If a `CELERITY_` variable is wrong.
     """
-    return _current.is_dry if _current is not None else configuration.current().dry_run_ranks > 0
+    if _current is not None and not _current.state.makes_way:
+        return _current.is_dry
+    return configuration.current().dry_run_ranks > 0

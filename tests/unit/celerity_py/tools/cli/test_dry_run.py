@@ -227,6 +227,17 @@ def planned() -> Iterator[celerity.Queue]:
         celerity.configure(dry_run_ranks=None, devices=None)
 
 
+def test_a_run_that_has_failed_does_not_answer_for_the_next_one() -> None:
+    def fail(chunk: Any) -> None:
+        raise ValueError("on purpose")
+
+    with pytest.raises(celerity.TaskFailed), celerity.Queue() as queue:
+        queue.parallel_for(4, fail)
+        queue.wait()
+    celerity.configure(dry_run_ranks=4)
+    assert celerity.is_dry_run()
+
+
 def halve(chunk: Any, u: Any, largest: Any) -> None:
     raise AssertionError("nothing runs")
 
