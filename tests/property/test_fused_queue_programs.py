@@ -17,8 +17,8 @@ pytest.importorskip("numba")
 def test_random_functions_give_the_bits_of_numpy() -> None:
     celerity.configure(devices=1)
     try:
-        found = list(all_differences(itertools.count(3000), 12))
+        found = list(all_differences(itertools.count(3000), 8))
     finally:
         celerity.configure(devices=None)
-    assert len(found) == 12
+    assert len(found) == 8
     assert [text for texts in found for text in texts] == []
