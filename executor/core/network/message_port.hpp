@@ -77,7 +77,7 @@ class message_port {
 	arrived_control take_control() { return std::exchange(m_control, {}); }
 	bool has_messages() const { return !m_messages.is_empty(); }
 	bool has_control() const { return !m_control.is_empty(); }
-	/// Operations that have not completed, and pilots that wait: they progress only while poll() is called.
+	/// Operations that have not completed, pilots that wait, and an end of the run under way: they progress only while poll() is called.
 	virtual std::size_t outstanding() const = 0;
 
 	/// By rank, its payloads to here without the receives from it, after settle(). Only where they differ.

@@ -61,7 +61,7 @@ class mpi_port final : public message_port {
 	void barrier(request_id request) override;
 	void settle(std::int64_t number) override;
 	void poll() override;
-	std::size_t outstanding() const override { return m_operations.num_tracked() + m_num_held; }
+	std::size_t outstanding() const override { return m_operations.num_tracked() + m_num_held + (m_settling.has_value() ? 1 : 0); }
 	std::vector<std::pair<std::uint32_t, std::int64_t>> unasked_payloads() const override;
 	bool close() override;
 

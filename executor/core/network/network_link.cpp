@@ -58,7 +58,10 @@ bool network_link::look_at_port() {
 	const auto has_something = [&] { return m_port->has_messages() || m_port->has_control() || m_error != nullptr; };
 	if(has_something()) return true;
 	const auto now = clock::now();
-	if(now < m_next_look) return false;
+	// Python gives the port notices, and the end of the run.
+	const bool is_given = m_is_idle && m_port->outstanding() > 0;
+	if(is_given) m_last_arrival = now;
+	if(now < m_next_look && !is_given) return false;
 	try {
 		m_port->poll();
 	} catch(const std::exception&) { m_error = std::current_exception(); }
@@ -67,6 +70,7 @@ bool network_link::look_at_port() {
 		note_progress();
 	}
 	const bool has_requests = m_port->outstanding() > 0;
+	m_is_idle = !is_awaiting() && !has_requests;
 	m_next_look = now + time_to_next_look(m_look_settings, {still_for(), now - m_last_arrival, is_awaiting() || has_requests, has_requests});
 	return has_something();
 }

@@ -60,6 +60,7 @@ class network_link {
 	std::shared_ptr<message_port> m_port;
 	look_settings m_look_settings;
 	std::atomic<bool> m_is_awaiting{false};
+	bool m_is_idle = false; ///< at the latest look, nothing was awaited
 	clock::time_point m_next_look = clock::time_point::max(); ///< without a port: never
 	clock::time_point m_last_arrival = clock::now();          ///< at or from the port
 	std::atomic<std::int64_t> m_progress_ns{clock::now().time_since_epoch().count()};
