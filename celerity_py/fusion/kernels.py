@@ -20,22 +20,24 @@ MAX_SMALL_COORDINATE: Final = 2**30 - 2**22
 
 if TYPE_CHECKING:
     from celerity_py._native import Box
-    from celerity_py.fusion.launches import PassLaunch
+    from celerity_py.fusion.launches import Launch, PassLaunch
     from celerity_py.fusion.lowering import Body
     from celerity_py.fusion.memories import Scratch
-    from celerity_py.fusion.planning import Pass
+    from celerity_py.fusion.planning import Pass, Plan
+    from celerity_py.fusion.trace import Trace
     from celerity_py.vocabulary.submissions import Submission
 
 
-@dataclass(frozen=True, slots=True)
-class FusedKernel:
-    """What one call of a function has given. Chunks and submits with equal texts and dtypes share a compiled kernel."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedKernel:
+    """What one call of a function has given, for any kind of device.
+
+    Chunks and submits with equal texts share a compiled kernel.
+    """
 
     name: str
-    #: C++ behind `fused_tiles.cuh`, in its namespace. The structure: equal texts are equal kernels.
+    #: Functions `name_0`, `name_1`, ..., to be carried out in this order. The structure: equal texts are equal kernels.
     text: str
-    #: How functions `name_0`, ... are launched, in this order.
-    passes: tuple[PassLaunch, ...]
     #: Positions among the arguments of the accesses whose memories come first.
     accesses: tuple[int, ...]
     #: The memories behind them, which a launch allocates.
@@ -43,8 +45,6 @@ class FusedKernel:
     #: The boxes and distances of this chunk.
     numbers: tuple[int, ...]
     scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
-    #: Whether `CELERITY_COORDINATE` may be `int`, if strides are smaller than 2**31 in magnitude.
-    has_small_coordinates: bool
     #: Positions of the arguments whose values decided what the function does: another value is another kernel.
     needed: frozenset[int]
     #: The user's lines with statements, by pass.
@@ -57,6 +57,30 @@ class FusedKernel:
             UsageError: If a Python integer does not fit into the type of the arrays that it meets.
         """
         return content_of(self.scalars, arguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedKernel(TracedKernel):
+    """A kernel in C++ behind `fused_tiles.cuh`, in its namespace."""
+
+    #: How the functions are launched.
+    passes: tuple[PassLaunch, ...]
+    #: Whether `CELERITY_COORDINATE` may be `int`, if strides are smaller than 2**31 in magnitude.
+    has_small_coordinates: bool
+
+
+def fields_of(name: str, text: str, trace: Trace, planned: Plan, launch: Launch) -> dict[str, Any]:
+    """The fields of a `TracedKernel`, of a text that one of the emissions has written for a plan."""
+    return {
+        "name": name,
+        "text": text,
+        "accesses": tuple(trace.memories.values()),
+        "scratch": planned.scratch,
+        "numbers": tuple(launch.numbers),
+        "scalars": tuple(launch.scalars),
+        "needed": frozenset(trace.needed),
+        "lines": tuple(tuple(statement.line for statement in one.statements) for one in planned.passes),
+    }
 
 
 def make(  # noqa: PLR0917 - those of a call, in its order
@@ -90,14 +114,7 @@ def make(  # noqa: PLR0917 - those of a call, in its order
     planned = plan(trace.statements)
     text, launch, passes = emit(planned, list(trace.memories), name, fixes_distances=fixes_distances, choose=choose)
     return FusedKernel(
-        name,
-        text,
-        passes,
-        tuple(trace.memories.values()),
-        planned.scratch,
-        tuple(launch.numbers),
-        tuple(launch.scalars),
-        launch.largest < MAX_SMALL_COORDINATE,
-        frozenset(trace.needed),
-        tuple(tuple(statement.line for statement in one.statements) for one in planned.passes),
+        **fields_of(name, text, trace, planned, launch),
+        passes=passes,
+        has_small_coordinates=launch.largest < MAX_SMALL_COORDINATE,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from celerity_py.scheduler.errors import UsageError
 
 if TYPE_CHECKING:
-    from celerity_py.fusion.kernels import FusedKernel
+    from celerity_py.fusion.kernels import TracedKernel
 
 #: Of one function with arguments of the same types.
 MAX_STRUCTURES: Final = 32
@@ -28,7 +28,7 @@ class Structures:
         self._values: dict[int, set[Any]] = {}
         self._warned: set[int] = set()
 
-    def place_of(self, kernel: FusedKernel, arguments: Sequence[Any]) -> int:
+    def place_of(self, kernel: TracedKernel, arguments: Sequence[Any]) -> int:
         """The number of the kernel's structure, from 0: kernels of the same number share a compiled kernel.
 
         Args:
@@ -50,7 +50,7 @@ class Structures:
             )
         return place
 
-    def _watch_values(self, kernel: FusedKernel, arguments: Sequence[Any]) -> None:
+    def _watch_values(self, kernel: TracedKernel, arguments: Sequence[Any]) -> None:
         for position in kernel.needed:
             values = self._values.setdefault(position, set())
             try:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from celerity_py.cpu.compilation import compile_for_cpu
 from celerity_py.fusion.mistakes import NotTakenError
-from tests.property.fused_programs import Program, draw
+from tests.property.fused_programs import Program, draw, report_differences
 from tests.support.fused_cpu_kernels import make_cpu_kernel, run_on_cpu
 from tests.support.fused_kernels import copies, describe_difference, run_on_numpy
 
@@ -60,17 +59,10 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    begin, num_different = time.monotonic(), 0
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         programs = all_differences(itertools.count(arguments.seed * 1_000_000), arguments.kernels, Path(folder))
-        for number, found in enumerate(programs, start=1):
-            num_different += len(found)
-            print("".join(f"{one}\n" for one in found), end="", flush=True)
-            if number % 50 == 0:
-                seconds = time.monotonic() - begin
-                print(f"{number} programs, {num_different} chunks differ, {seconds:.0f} s", flush=True)
-    return int(num_different > 0)
+        return report_differences(programs)
 
 
 if __name__ == "__main__":

@@ -368,6 +368,18 @@ def _same_structure(first: FusedKernel, second: FusedKernel) -> bool:
     return first.text.replace(first.name, "") == second.text.replace(second.name, "")
 
 
+def report_differences(programs: Iterator[list[str]]) -> int:
+    """Print the differences of programs as they come, and how many there are. Returns the status of a process."""
+    begin, num_different = time.monotonic(), 0
+    for number, found in enumerate(programs, start=1):
+        num_different += len(found)
+        print("".join(f"{one}\n" for one in found), end="", flush=True)
+        if number % 50 == 0:
+            seconds = time.monotonic() - begin
+            print(f"{number} programs, {num_different} differ, {seconds:.0f} s", flush=True)
+    return int(num_different > 0)
+
+
 def main() -> int:
     """Try many programs."""
     parser = argparse.ArgumentParser(description=main.__doc__)

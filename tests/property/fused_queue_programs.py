@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import CelerityWarning
-from tests.property.fused_programs import Program, draw
+from tests.property.fused_programs import Program, draw, report_differences
 from tests.support.fused_kernels import Access, copies, differing, run_on_numpy
 
 
@@ -82,16 +81,9 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    begin, num_different = time.monotonic(), 0
     warnings.simplefilter("ignore")
     celerity.configure(devices=1)
-    for number, found in enumerate(all_differences(itertools.count(arguments.seed * 1_000_000), arguments.kernels), 1):
-        num_different += len(found)
-        print("".join(f"{one}\n" for one in found), end="", flush=True)
-        if number % 50 == 0:
-            seconds = time.monotonic() - begin
-            print(f"{number} programs, {num_different} differ, {seconds:.0f} s", flush=True)
-    return int(num_different > 0)
+    return report_differences(all_differences(itertools.count(arguments.seed * 1_000_000), arguments.kernels))
 
 
 if __name__ == "__main__":
