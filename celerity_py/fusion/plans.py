@@ -20,7 +20,7 @@ from celerity_py import _native
 from celerity_py.calls.reached_values import Watch, reached_values
 from celerity_py.fusion.calls import AccessArgument
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.scalars import Parameter, as_element
+from celerity_py.fusion.scalars import Parameter, content_of
 from celerity_py.fusion.structures import Structures
 from celerity_py.scheduler.errors import CelerityWarning, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
@@ -35,19 +35,6 @@ _SMALL_STRIDE: Final = 2**31
 _SCALAR_BYTES: Final = 16
 _SCRATCH_ALIGNMENT: Final = 256
 _NUMBERS: Final = (int, float, complex, np.number)
-
-
-class Made(Protocol):
-    """A kernel for one chunk, of either kind of device."""
-
-    name: str
-    text: str
-    accesses: tuple[int, ...]
-    scratch: tuple[Scratch, ...]
-    numbers: tuple[int, ...]
-    scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
-    needed: frozenset[int]
-    lines: tuple[tuple[str, ...], ...]
 
 
 class Target(Protocol):
@@ -76,12 +63,6 @@ class _Plan:
     #: Over the values from outside that hold for the trace; None if there are none.
     outside: Watch | None
 
-    def pack(self, arguments: Sequence[Any]) -> bytes:
-        content = np.zeros((len(self.scalars), _SCALAR_BYTES), np.uint8)
-        for row, (parameter, dtype) in zip(content, self.scalars, strict=True):
-            row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
-        return content.tobytes()
-
 
 class FusedPlans:
     """The plans of one function for one runtime. Of the application's threads, one at a time."""
@@ -98,6 +79,7 @@ class FusedPlans:
         self._needed: set[int] = set()  # arguments whose values some trace has asked for
         self._structures: dict[tuple[type, ...], Structures] = {}
         self._compiled: dict[tuple[str, bool], list[tuple[list[int], Any]]] = {}
+        self._not_taken: set[Any] = set()  # keys of submits that Python runs
         self._is_warned = False
 
     def prepare(self, submission: Submission, local: _native.LocalAccesses) -> tuple[_native.FusedLaunch, bytes] | None:
@@ -115,19 +97,21 @@ class FusedPlans:
             BaseException: Any exception of the function.
         """
         key = self._key_of(submission, local)
-        plan = None if key is None else self._find(key)
+        if key in self._not_taken:
+            return None
+        plan = self._find(key)
         if plan is None:
             try:
                 plan = self._make(submission, local)
             except NotTakenError as error:
-                self._warn(submission, error)
+                self._leave(key, submission, error)
                 return None
             variants = self._plans.setdefault(self._key_of(submission, local), [])
             variants.insert(0, plan)
             del variants[_MOST_VARIANTS:]
             if len(self._plans) > _MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
-        return plan.native, plan.pack(submission.args)
+        return plan.native, content_of(plan.scalars, submission.args).tobytes()
 
     def _key_of(self, submission: Submission, local: _native.LocalAccesses) -> Any:
         space: Any = submission.box
@@ -163,13 +147,14 @@ class FusedPlans:
                     f"{submission.describe()} is a fused kernel, and its function uses the array '{words}' from "
                     f"outside, whose changes nobody would notice. Make it a buffer, and pass an access to it."
                 )
-        made = [self._trace(submission, box, regions) for box, regions in local.chunks()]
+        chunks = local.chunks()
+        made = [self._trace(submission, box, regions) for box, regions in chunks]
         types = tuple(map(type, args))
         structures = self._structures.setdefault(types, Structures(submission.name, self._names(len(args))))
         places = [structures.place_of(one, args) for one in made]
         self._needed.update(*(one.needed for one in made))
         outside = Watch(reached.values()) if reached else None
-        return self._launch(made, places, local, outside, args)
+        return self._launch([box for box, _ in chunks], made, places, outside, args)
 
     def _trace(self, submission: Submission, box: Any, regions: Sequence[Any]) -> Any:
         following = iter(regions)
@@ -195,9 +180,9 @@ class FusedPlans:
 
     def _launch(
         self,
+        boxes: list[_native.Box],
         made: list[Any],
         places: list[int],
-        local: _native.LocalAccesses,
         outside: Watch | None,
         args: Sequence[Any],
     ) -> _Plan:
@@ -206,8 +191,8 @@ class FusedPlans:
         for position in made[0].accesses if made else ():
             record = args[position].record
             dtype = record.dtype
-            inner = np.empty(0, dtype.base).itemsize * np.cumprod((1, *dtype.shape[:0:-1]))[::-1] if dtype.shape else ()
-            memories.append((ports.index(position), record.box.ndim, dtype.itemsize, [int(one) for one in inner]))
+            inner = _strides_of(dtype.shape, dtype.base.itemsize)
+            memories.append((ports.index(position), record.box.ndim, dtype.itemsize, inner))
         has_small_strides = all(
             arg.record.dtype.itemsize * math.prod(arg.record.shape[1:]) < _SMALL_STRIDE
             for arg in args
@@ -221,7 +206,7 @@ class FusedPlans:
                 first, size = len(scalars) * _SCALAR_BYTES, len(one.scalars) * _SCALAR_BYTES
                 structures[place] = len(structures), (self._compile(one, has_small_strides), first, size)
                 scalars += one.scalars
-        for (box, _), place, one in zip(local.chunks(), places, made, strict=True):
+        for box, place, one in zip(boxes, places, made, strict=True):
             scratch, size = _lay_out(one.scratch)
             natives.append((box, structures[place][0], self._target.items(one), list(one.numbers), scratch, size))
         native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives)
@@ -235,7 +220,11 @@ class FusedPlans:
             self._compiled[key] = found
         return found
 
-    def _warn(self, submission: Submission, error: NotTakenError) -> None:
+    def _leave(self, key: Any, submission: Submission, error: NotTakenError) -> None:
+        """Leave submits of this kind to Python from now on."""
+        if len(self._not_taken) >= _MOST_PLANS:
+            self._not_taken.clear()
+        self._not_taken.add(key)
         if self._is_warned:
             return
         self._is_warned = True
@@ -248,13 +237,18 @@ class FusedPlans:
         )
 
 
+def _strides_of(shape: tuple[int, ...], itemsize: int) -> list[int]:
+    """Those of an array in C order, in bytes."""
+    return [itemsize * math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+
+
 def _lay_out(scratch: Sequence[Scratch]) -> tuple[list[tuple[int, list[int]]], int]:
     """Where the parts of scratch memory lie, as `_native.FusedLaunch` takes them, and the bytes of all of them."""
     parts, begin = [], 0
     for one in scratch:
-        strides = [one.dtype.itemsize * int(np.prod(one.shape[dim + 1 :], dtype=np.int64)) for dim in range(one.ndim)]
+        strides = _strides_of(one.shape, one.dtype.itemsize)
         origin = sum(low * stride for low, stride in zip(one.origin, strides, strict=True))
         parts.append((begin - origin, strides))
-        size = one.dtype.itemsize * int(np.prod(one.shape, dtype=np.int64))
+        size = one.dtype.itemsize * math.prod(one.shape)
         begin += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
     return parts, begin

@@ -302,6 +302,25 @@ def test_what_is_not_fused_yet_runs_in_python_and_says_so() -> None:
         assert queue.fence(out).result() == 45.0
 
 
+@pytest.mark.filterwarnings("ignore:.*runs as a Python kernel")
+def test_what_is_not_fused_is_traced_once() -> None:
+    calls = []
+
+    @celerity.fuse
+    def add(chunk: Any, u: Any) -> None:
+        calls.append(type(chunk))
+        u[chunk.box] += np.zeros(chunk.box.shape)
+
+    celerity.configure(devices=1)
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.ones(5))
+        for _ in range(3):
+            queue.parallel_for(5, add, u.read_write(access.one_to_one()))
+        queue.wait()
+    assert calls.count(celerity.Chunk) == 3
+    assert len(calls) == 4
+
+
 def test_an_integer_that_does_not_fit_is_refused_at_each_submit() -> None:
     @celerity.fuse
     def add(chunk: Any, u: Any, n: int) -> None:
