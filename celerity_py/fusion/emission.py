@@ -8,31 +8,21 @@ the chunks of a task share a text. Chunks with equal texts have the same structu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
+from celerity_py.fusion.interiors import interior_of
+from celerity_py.fusion.item_emission import ItemsText
 from celerity_py.fusion.launches import Launch, PassLaunch, WideMemory
-from celerity_py.fusion.lowering import Body, Instruction, Place, lower
-from celerity_py.fusion.ordering import steps_of
-from celerity_py.fusion.tiling import Tile, Windows, choose_tile, find_windows, is_fixed
+from celerity_py.fusion.lowering import Body, lower
+from celerity_py.fusion.tiling import Tile, Windows, choose_tile
 
 if TYPE_CHECKING:
     from celerity_py.fusion.memories import Memory
-    from celerity_py.fusion.nodes import Statement
     from celerity_py.fusion.planning import Pass, Plan
 
-_TYPES: Final = {"?": "bool", "e": "half", "f": "float", "d": "double", "F": "complex<float>", "D": "complex<double>"}
-
-
 _GRID_AXES: Final = "xyz"
-
-
-def type_name(dtype: np.dtype[Any]) -> str:
-    """The type of C++ for a dtype."""
-    known = _TYPES.get(dtype.char)
-    return known or f"{'u' if dtype.kind == 'u' else ''}int{8 * dtype.itemsize}"
+#: Of the items of a pass. What lies around the interior is computed item by item.
+_LEAST_INTERIOR: Final = 0.5
 
 
 def emit(
@@ -60,7 +50,11 @@ def emit(
 
 
 class _PassText:
-    """Writes one pass."""
+    """Writes one pass: what its items do, and the function that visits all tiles.
+
+    The items of the interior, if there is one, have a text of their own, without conditions. Only these load and store
+    vectors then.
+    """
 
     def __init__(
         self,
@@ -73,36 +67,25 @@ class _PassText:
         self._pass = one
         self._launch = launch
         self._kernel = kernel
-        self._fixes_distances = fixes_distances
-        self._body: Body = lower(one)
-        self._steps = list(steps_of(one, self._body))
         self._num_divided = one.num_divided
-        storing = [step for step in self._steps if not isinstance(step, int)]
-        self._windows = find_windows(self._body, storing, fixes_distances)
-        self._tile = choose(one, self._body, self._windows)
+        body = lower(one)
+        self._items = self._most = ItemsText(one, body, launch, kernel, fixes_distances)
+        self._interior = None
+        if self._items.has_conditions():
+            self._interior = interior_of(body, one.box, one.num_divided, _LEAST_INTERIOR)
+        if self._interior is not None:
+            body = self._interior.body
+            self._most = ItemsText(one, body, launch, kernel, fixes_distances)
+        self._windows = self._most.windows
+        self._tile = choose(one, body, self._windows)
         self._bounds = self._wide_bounds = 0
 
     def text(self, name: str) -> str:
-        """The function of a tile's items, and the one that visits all tiles."""
-        items = [self._line(step) if isinstance(step, int) else self._store(step) for step in self._steps]
-        dims = range(len(self._pass.box))
-        tiled = {self._num_divided - 1: "k", self._num_divided - 2: "r"}
-        members = "".join(f" const coordinate {'b' if dim in tiled else 'c'}{dim};" for dim in dims)
-        own = "".join(f"const coordinate c{dim} = b{dim} + {tiled[dim]}; " for dim in dims if dim in tiled)
-        lines = [
-            *self._loads(),
-            f"CELERITY_ITEMS {{ {own}",
-            *(f"  {line}" for line in items),
-            "}",
-            *self._stores(),
-        ]
-        body = "\n".join(f"  {line}" for line in lines)
-        return (
-            f"struct {name}_items {{\n  const {self._kernel}_launch& l;{members}\n"
-            "  template <typename Tile> CELERITY_MEMBER void operator()(const Tile& tile) const "
-            f"{{\n{body}\n  }}\n}};\n"
-            f"{self._kernel_text(name)}"
-        )
+        """Structs for the items, and the kernel."""
+        structs = [self._items.text(f"{name}_items")]
+        if self._interior is not None:
+            structs.append(self._most.text(f"{name}_inner"))
+        return "".join((*structs, self._kernel_text(name)))
 
     def pass_launch(self) -> PassLaunch:
         """How the text is launched."""
@@ -128,164 +111,50 @@ class _PassText:
         return bool(self._windows.all or self._windows.stored) and self._tile.columns > 1
 
     def _kernel_text(self, name: str) -> str:
-        tile, last = self._tile, self._num_divided - 1
+        last = self._num_divided - 1
         self._bounds = len(self._launch.numbers)
         ends = [tuple(map(self._launch.number, interval)) for interval in self._pass.box]
-        columns = f"columns_of({', '.join(ends[last])})"
-        if self._is_wide():
-            self._wide_bounds = len(self._launch.numbers)
-            wide = [self._launch.number(self._pass.box[last][0]) for _ in range(2)]
-            columns = f"columns_of<{tile.columns}>({', '.join((*ends[last], *wide))})"
-        lines = [f"const columns x = {columns};", "if(!x.are_any) { return; }"]
-        depth = 1
-        for dim, (low, high) in enumerate(ends):
-            behind = last - dim
-            if behind == 0:
-                continue
-            step = tile.rows if behind == 1 else 1
-            loop = (
-                f"CELERITY_LOOP({_GRID_AXES[behind]}, {dim}, {low}, {high}, {step})"
-                if 0 < behind < len(_GRID_AXES)
-                else f"CELERITY_SERIAL({dim}, {low}, {high})"
-            )
-            lines.append(f"{'  ' * (depth - 1)}{loop}")
-            depth += 1
-        rows_left = f"end{last - 1} - c{last - 1}" if last else "1"
-        values = "".join(f", {'x.begin' if dim == last else f'c{dim}'}" for dim in range(len(ends)))
-        can_be_wide = "true" if self._is_wide() else "false"
-        lines.append(
-            f"{'  ' * (depth - 1)}visit<{tile.rows}, {tile.columns}, {can_be_wide}>(x, {rows_left}, "
-            f"{name}_items{{l{values}}});"
-        )
+        lines = [f"const columns x = {self._columns(*ends[last])};", "if(!x.are_any) { return; }"]
+        loops = [self._loop(dim, *bounds) for dim, bounds in enumerate(ends) if dim != last]
+        lines += [f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops)]
+        lines += [f"{'  ' * len(loops)}{line}" for line in self._visits(name)]
         body = "\n".join(f"  {line}" for line in lines)
         return f"CELERITY_KERNEL void {name}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
 
-    def _loads(self) -> list[str]:
-        """Of the windows."""
-        lines = []
-        for number, window in enumerate(self._windows.all):
-            kind, ends = type_name(window.memory.dtype), (window.rows, window.columns)
-            range_text = ", ".join(f"{min(one)}, {max(one)}" for one in ends)
-            arguments = self._row(window.memory, window.where)
-            lines.append(f"window<{kind}, Tile, {range_text}> w{number}; w{number}.load(tile, {arguments});")
-        lines += [
-            f"results<{type_name(statement.memory.dtype)}, Tile> s{number};"
-            for number, statement in enumerate(self._windows.stored)
-        ]
-        return lines
+    def _loop(self, dim: int, low: str, high: str) -> str:
+        axis, step = self._num_divided - 1 - dim, self._tile.rows if dim == self._num_divided - 2 else 1
+        if 0 < axis < len(_GRID_AXES):
+            return f"CELERITY_LOOP({_GRID_AXES[axis]}, {dim}, {low}, {high}, {step})"
+        return f"CELERITY_SERIAL({dim}, {low}, {high})"
 
-    def _stores(self) -> list[str]:
-        """Of what the items of a tile store together."""
-        return [
-            f"s{number}.store(tile, {self._row(statement.memory, statement.items().stored)});"
-            for number, statement in enumerate(self._windows.stored)
-        ]
+    def _columns(self, low: str, high: str) -> str:
+        """The columns of a thread. Behind the numbers of vectors, which the launch sets, come the limits of these."""
+        if not self._is_wide():
+            return f"columns_of({low}, {high})"
+        interval = self._pass.box[self._num_divided - 1]
+        limits = interval if self._interior is None else self._interior.box[self._num_divided - 1]
+        self._wide_bounds = len(self._launch.numbers)
+        numbers = [self._launch.number(limit) for limit in (*[interval[0]] * 3, *limits)]
+        return f"columns_of<{self._tile.columns}>({', '.join((low, high, *numbers[:3]))})"
 
-    def _row(self, memory: Memory, where: Positions) -> str:
-        """The first row of a tile at the column 0, the column of its first item, and strides."""
-        place, first = self._launch.memories.index(memory), self._launch.first_stride(memory)
-        last = memory.ndim - 1
-        tiled = {self._num_divided - 1, self._num_divided - 2}
-        names = {dim: f"b{dim}" for dim in tiled}
-        terms = (
-            f" + distance({self._element(memory, dim, one, names)}, l.strides[{first + dim}])"
-            for dim, one in enumerate(where[:last])
-        )
-        row_stride = f"l.strides[{first + last - 1}]" if self._num_divided > 1 else "0"
-        return f"l.memories[{place}]{''.join(terms)}, b{self._num_divided - 1}, {row_stride}, l.strides[{first + last}]"
+    def _visits(self, name: str) -> list[str]:
+        """The items of a thread: a tile without conditions, or one item after the other."""
+        rows, last, is_wide = self._tile.rows, self._num_divided - 1, self._is_wide()
+        rows_left = f"end{last - 1} - c{last - 1}" if last else "1"
 
-    def _line(self, number: int) -> str:
-        instruction, need = self._body.instructions[number], self._body.needs.get(number)
-        kind = type_name(instruction.dtype)
-        use = self._windows.uses.get(number)
-        value = (
-            self._value(instruction)
-            if use is None
-            else f"w{use.window}.at({_plus('r', use.row)}, {_plus('k', use.column)})"
-        )
-        if need is not None:
-            return f"{kind} v{number}{{}}; if (v{need}) v{number} = {value};"
-        return f"const {kind} v{number} = {value};"
+        def visit(struct: str, column: str, columns: int) -> str:
+            coordinates = ", ".join(column if dim == last else f"c{dim}" for dim in range(len(self._pass.box)))
+            kind = f"{rows}, {columns}, {'true' if columns > 1 else 'false'}"
+            return f"visit_rows<{kind}>({rows_left}, {name}_{struct}{{l, {coordinates}}});"
 
-    def _value(self, instruction: Instruction) -> str:
-        kind, detail = type_name(instruction.dtype), instruction.detail
-        operands = ", ".join(f"v{number}" for number in instruction.operands)
-        match instruction.operation:
-            case "literal":
-                return literal(detail, instruction.dtype)  # type: ignore[arg-type]
-            case "scalar":
-                return f"scalar<{kind}>(l.scalars, {self._launch.scalar(detail, instruction.dtype)})"  # type: ignore[arg-type]
-            case "index":
-                return self._coordinate(detail)  # type: ignore[arg-type]
-            case "inside":
-                return " && ".join(self._bound(*bound) for bound in detail)  # type: ignore[attr-defined]
-            case "load":
-                assert isinstance(detail, Place)
-                return f"*{self._address(detail.load.memory, detail.where)}"
-            case "both" | "either":
-                sign = " && " if instruction.operation == "both" else " || "
-                return sign.join(f"v{number}" for number in instruction.operands)
-            case "not":
-                return f"!{operands}"
-            case "merge" | "where":
-                condition, first, second = instruction.operands
-                return f"v{condition} ? v{first} : v{second}"
-            case "cast":
-                return f"cast<{kind}>({operands})"
-            case name:
-                return f"op_{name}({operands})"
-
-    def _store(self, statement: Statement) -> str:
-        value = f"v{self._body.values[statement]};"
-        if statement in self._windows.stored:
-            return f"s{self._windows.stored.index(statement)}.items[r][k] = {value}"
-        mask = self._body.masks.get(statement)
-        text = f"*{self._address(statement.memory, statement.items().stored)} = {value}"
-        return text if mask is None else f"if (v{mask}) {text}"
-
-    def _address(self, memory: Memory, where: Positions) -> str:
-        place, first = self._launch.memories.index(memory), self._launch.first_stride(memory)
-        terms = (
-            f" + distance({self._element(memory, dim, one)}, l.strides[{first + dim}])" for dim, one in enumerate(where)
-        )
-        return f"element<{type_name(memory.dtype)}>(l.memories[{place}]{''.join(terms)})"
-
-    def _element(self, memory: Memory, dim: int, position: Affine, names: dict[int, str] | None = None) -> str:
-        """A coordinate in a memory: of stencils and of elements, distances and constants are part of the text."""
-        axis, _, offset = position
-        self._launch.reach(position, self._pass.box)
-        if not (self._fixes_distances and is_fixed(memory, dim, position, self._num_divided)):
-            return self._coordinate(position, names)
-        name = (names or {}).get(axis, f"c{axis}")
-        return f"{offset}" if axis == NO_AXIS else f"({name} + {offset})" if offset else name
-
-    def _coordinate(self, position: Affine, names: dict[int, str] | None = None) -> str:
-        axis, step, offset = position
-        self._launch.reach(position, self._pass.box)
-        number = f"static_cast<coordinate>({self._launch.number(offset)})"
-        if axis == NO_AXIS:
-            return number
-        name = (names or {}).get(axis, f"c{axis}")
-        return f"({name} + {number})" if step == 1 else f"({step} * {name} + {number})"
-
-    def _bound(self, position: Affine, low: int, high: int) -> str:
-        here = f"c{position.axis}" if position.step == 1 and position.offset == 0 else self._coordinate(position)
-        return f"inside({here}, {self._launch.number(low)}, {self._launch.number(high)})"
-
-
-def _plus(name: str, offset: int) -> str:
-    return f"{name} + {offset}" if offset else name
-
-
-def literal(content: bytes, dtype: np.dtype[Any]) -> str:
-    """An element in the text, by its bits."""
-    value = np.frombuffer(content, dtype)[0]
-    if dtype.kind == "b":
-        return "true" if value else "false"
-    if dtype.kind == "c":
-        part = value.real.dtype
-        return f"{type_name(dtype)}{{{literal(value.real.tobytes(), part)}, {literal(value.imag.tobytes(), part)}}}"
-    if dtype.kind in "fd" and np.isfinite(value) and dtype.itemsize > 2:
-        return f"{float(value).hex()}{'f' if dtype.itemsize == 4 else ''}"
-    bits = int(np.frombuffer(content, f"u{dtype.itemsize}")[0])
-    return f"from_bits<{type_name(dtype)}>({bits:#x}u{'ll' if dtype.itemsize == 8 else ''})"
+        each = f"CELERITY_EACH_COLUMN(x) {visit('items', 'column', 1)}"
+        if not is_wide and self._interior is None:
+            return [visit("items", "x.begin", 1)]
+        conditions = ["x.are_wide"] if is_wide else []
+        if self._interior is not None:
+            for dim, interval in enumerate(self._interior.box[: last if is_wide else last + 1]):
+                bounds = ", ".join(map(self._launch.number, interval))
+                here = "x.begin" if dim == last else f"c{dim}"
+                conditions.append(f"within({here}, {rows if dim == last - 1 else 1}, {bounds})")
+        tile = visit("items" if self._interior is None else "inner", "x.begin", self._tile.columns if is_wide else 1)
+        return [f"if({' && '.join(conditions)}) {{ {tile} }}", f"else {{ {each} }}"]

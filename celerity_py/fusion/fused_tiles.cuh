@@ -7,8 +7,10 @@
 
 #ifdef __CUDACC__
 #define CELERITY_UNROLL _Pragma("unroll")
+#define CELERITY_ROLLED _Pragma("unroll 1")
 #else
 #define CELERITY_UNROLL
+#define CELERITY_ROLLED
 #endif
 // Of coordinates and strides. `int` does if all of them are smaller than 2^31 in magnitude, and is faster.
 #ifndef CELERITY_COORDINATE
@@ -25,6 +27,8 @@
 	for(coordinate c##dim = static_cast<coordinate>(low), end##dim = static_cast<coordinate>(high); c##dim < end##dim; ++c##dim)
 // The items of a tile: `r` counts its rows, and `k` those of a row.
 #define CELERITY_ITEMS CELERITY_UNROLL for(int r = 0; r < Tile::rows; ++r) if(tile.has(r)) CELERITY_UNROLL for(int k = 0; k < Tile::columns; ++k)
+// The columns of a thread one by one.
+#define CELERITY_EACH_COLUMN(x) CELERITY_ROLLED for(coordinate column = x.begin; column < x.end; ++column)
 
 namespace fused {
 
@@ -45,6 +49,10 @@ CELERITY_ITEM int64 distance(coordinate position, int64 stride) { return static_
 
 CELERITY_ITEM bool inside(coordinate position, int64 low, int64 high) {
 	return position >= static_cast<coordinate>(low) && position < static_cast<coordinate>(high);
+}
+// Whether so many coordinates that begin with `position` are inside.
+CELERITY_ITEM bool within(coordinate position, int count, int64 low, int64 high) {
+	return position >= static_cast<coordinate>(low) && position + count <= static_cast<coordinate>(high);
 }
 
 template <int Bytes>
@@ -151,24 +159,25 @@ struct results {
 	}
 };
 
-// Where the tiles of a thread begin in the last dimension. Wide ones cover the columns from `first` to `last`. Behind their
-// threads come those of single columns: the others of the chunk.
+// The columns of a thread: those of a tile whose rows are vectors, or some that it visits one by one.
 struct columns {
-	coordinate begin;
+	coordinate begin, end;
 	bool are_wide, are_any;
 };
-template <int Columns>
-CELERITY_ITEM columns columns_of(int64 low, int64 high, int64 first, int64 last) {
-	const coordinate thread = static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x;
-	const coordinate between = static_cast<coordinate>(last) - static_cast<coordinate>(first), num_wide = between / Columns;
-	if(thread < num_wide) { return columns{static_cast<coordinate>(first) + thread * Columns, true, true}; }
-	coordinate begin = static_cast<coordinate>(low) + (thread - num_wide);
-	if(begin >= static_cast<coordinate>(first)) { begin += between; }
-	return columns{begin, false, begin < static_cast<coordinate>(high)};
-}
 CELERITY_ITEM columns columns_of(int64 low, int64 high) {
 	const coordinate begin = static_cast<coordinate>(low) + static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x;
-	return columns{begin, false, begin < static_cast<coordinate>(high)};
+	return columns{begin, begin + 1, false, begin < static_cast<coordinate>(high)};
+}
+// Vectors cover the columns from `first` to `last`. Threads have `Columns` columns each from `start` on, where memory is aligned to cache lines. If there are no
+// vectors, each has one column.
+template <int Columns>
+CELERITY_ITEM columns columns_of(int64 low, int64 high, int64 first, int64 last, int64 start) {
+	if(first == last) { return columns_of(low, high); }
+	const coordinate begin = static_cast<coordinate>(start) + (static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x) * Columns, end = begin + Columns;
+	if(begin >= static_cast<coordinate>(first) && end <= static_cast<coordinate>(last)) { return columns{begin, end, true, true}; }
+	const coordinate from = begin < static_cast<coordinate>(low) ? static_cast<coordinate>(low) : begin;
+	const coordinate to = end > static_cast<coordinate>(high) ? static_cast<coordinate>(high) : end;
+	return columns{from, to, false, from < to};
 }
 
 // Calls `items(tile)` for the rows that are left, at most as many as a tile has.
@@ -179,16 +188,6 @@ CELERITY_ITEM void visit_rows(coordinate rows_left, const Items& items) {
 	} else if constexpr(Rows > 1) {
 		items(tile_of<Rows, Columns, IsWide, false>{static_cast<int>(rows_left)});
 	}
-}
-template <int Rows, int Columns, bool CanBeWide, typename Items>
-CELERITY_ITEM void visit(const columns& x, coordinate rows_left, const Items& items) {
-	if constexpr(CanBeWide) {
-		if(x.are_wide) {
-			visit_rows<Rows, Columns, true>(rows_left, items);
-			return;
-		}
-	}
-	visit_rows<Rows, 1, false>(rows_left, items);
 }
 
 } // namespace fused

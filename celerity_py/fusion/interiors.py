@@ -6,6 +6,8 @@ Most items lie there. Their instructions need no conditions, such as those at th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,8 +29,11 @@ class Interior:
     body: Body
 
 
-def interior_of(body: Body, box: Box, num_axes: int) -> Interior | None:
-    """The interior, by conditions on the first axes of a pass; None if there are none of these."""
+def interior_of(body: Body, box: Box, num_axes: int, share: float = 0) -> Interior | None:
+    """The interior, by conditions on the first axes of a pass; None if there are none of these.
+
+    Conditions that would leave no more than a share of the items stay.
+    """
     middle = [(low + high) // 2 for low, high in box]
     limits = list(box)
     truths: dict[int, bool] = {}
@@ -40,14 +45,21 @@ def interior_of(body: Body, box: Box, num_axes: int) -> Interior | None:
             continue
         intervals = [(bound.position.axis, *_interval_of(bound)) for bound in bounds]
         outside = [one for one in intervals if not one[1] <= middle[one[0]] < one[2]]
-        truths[number] = not outside
+        changed = list(limits)
         for axis, low, high in outside[:1] or intervals:
-            least, most = limits[axis]
+            least, most = changed[axis]
             if not outside:
-                limits[axis] = max(least, low), min(most, high)
+                changed[axis] = max(least, low), min(most, high)
             else:
-                limits[axis] = (least, min(most, low)) if middle[axis] < low else (max(least, high), most)
+                changed[axis] = (least, min(most, low)) if middle[axis] < low else (max(least, high), most)
+        if _share(changed, box) > share:
+            limits = changed
+            truths[number] = not outside
     return Interior(tuple(limits), _folded(body, truths)) if truths else None
+
+
+def _share(part: Sequence[tuple[int, int]], whole: Box) -> float:
+    return math.prod((b - a) / max(d - c, 1) for (a, b), (c, d) in zip(part, whole, strict=True))
 
 
 def _interval_of(bound: Bound) -> tuple[int, int]:

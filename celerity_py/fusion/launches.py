@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 #: Bytes that a thread loads or stores at once. Memory is aligned to these.
 VECTOR_BYTES = 16
+CACHE_LINE_BYTES = 128
 
 
 @dataclass(slots=True)
@@ -85,34 +86,39 @@ class PassLaunch:
     wide: tuple[WideMemory, ...] = ()
     #: Columns which vectors touch beyond the items of their thread, and which memory need not have: before and behind.
     margins: tuple[int, int] = (0, 0)
-    #: The place of the first column of vectors, and behind it of the end of the last one. A launch sets both, as
-    #: `wide_columns` does. Where they are equal, no thread uses vectors.
+    #: The place of three numbers that a launch sets, as `wide_columns` does, and of the limits of vectors behind them.
     wide_bounds: int | None = None
 
-    def wide_columns(self, numbers: Sequence[int], addresses: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-        """The columns that threads access as vectors; the others are single ones.
+    def wide_columns(
+        self, numbers: Sequence[int], addresses: Sequence[int], strides: Sequence[int]
+    ) -> tuple[int, int, int]:
+        """The columns that threads access as vectors, from the first to the end, and where the first thread begins.
 
         Args:
             numbers: Those of the launch.
             addresses: Of the element at the origin, by memory.
             strides: In bytes, by memory and dimension.
         """
-        low, high = numbers[self.bounds + 2 * self.dims - 2 : self.bounds + 2 * self.dims]
+        assert self.wide_bounds is not None
+        low, high = numbers[self.wide_bounds + 3 : self.wide_bounds + 5]
         columns = self.items[-1]
-        if not self.wide:
-            return low, low
         smallest = min(self.wide, key=lambda one: one.itemsize)
         first = low + self.margins[0]
         piece = _piece(columns, smallest.itemsize)
         first += -(addresses[smallest.place] + first * smallest.itemsize) % piece // smallest.itemsize
         last = first + (high - self.margins[1] - first) // columns * columns
         if last <= first or not all(_is_aligned(one, columns, first, addresses, strides) for one in self.wide):
-            return low, low
-        return first, last
+            return low, low, low
+        in_line = max(CACHE_LINE_BYTES // (columns * smallest.itemsize), 1)
+        before = (
+            (addresses[smallest.place] + first * smallest.itemsize) % CACHE_LINE_BYTES // (columns * smallest.itemsize)
+        )
+        behind = -(-(first - before * columns - numbers[self.bounds + 2 * self.dims - 2]) // (in_line * columns))
+        return first, last, first - (before + max(behind, 0) * in_line) * columns
 
-    def num_threads_x(self, low: int, high: int, first: int, last: int) -> int:
+    def num_threads_x(self, low: int, high: int, first: int, last: int, start: int) -> int:
         """How many threads the columns take."""
-        return (last - first) // self.items[-1] + (high - low) - (last - first)
+        return high - low if first == last else -(-(high - start) // self.items[-1])
 
 
 def _is_aligned(memory: WideMemory, columns: int, first: int, addresses: Sequence[int], strides: Sequence[int]) -> bool:

@@ -83,7 +83,9 @@ def _miss_partial_assignments(patch: pytest.MonkeyPatch) -> None:
 
 
 def _leave_out_single_columns(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PassLaunch, "num_threads_x", lambda self, low, high, first, last: (last - first) // self.items[-1])
+    patch.setattr(
+        PassLaunch, "num_threads_x", lambda self, low, high, first, last, start: (last - start) // self.items[-1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def grid_of(one: PassLaunch, numbers: list[int], block: Sequence[int]) -> list[i
     steps = [threads * items for threads, items in zip(block, one.items, strict=True)]
     if one.wide_bounds is not None:
         low, high = numbers[one.bounds + 2 * one.dims - 2 : one.bounds + 2 * one.dims]
-        extents[-1] = one.num_threads_x(low, high, *numbers[one.wide_bounds : one.wide_bounds + 2])
+        extents[-1] = one.num_threads_x(low, high, *numbers[one.wide_bounds : one.wide_bounds + 3])
     steps[-1] = block[-1]
     return [-(-extent // step) for extent, step in zip(extents, steps, strict=True)][::-1] + [1] * (3 - one.dims)
 
@@ -244,7 +244,7 @@ def launch(
     for place, one in enumerate(kernel.passes):
         if one.wide_bounds is not None:
             found = one.wide_columns(given.numbers, given.addresses, given.strides)
-            given.numbers[one.wide_bounds : one.wide_bounds + 2] = found
+            given.numbers[one.wide_bounds : one.wide_bounds + 3] = found
             num_wide += found[0] < found[1]
         threads = tuple(draws.randint(1, 3) for _ in one.block) if draws else one.block
         grid = grid_of(one, given.numbers, threads)

@@ -51,8 +51,8 @@ INSTALLED = {
         signatures small_copies turns
     """,
     "celerity_py/fusion": """
-        __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions interiors kernels launches
-        lowering memories mistakes nodes operations ordering planning plans scalars storages structures tiling trace
+        __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions interiors item_emission kernels
+        launches lowering memories mistakes nodes operations ordering planning plans scalars storages structures tiling trace
         walks
     """,
     "celerity_py/reductions": """

@@ -14,6 +14,9 @@ namespace {
 constexpr std::array<std::int64_t, 3> max_grid{0x7fffffff, 65535, 65535};
 /// That a thread loads or stores at once.
 constexpr std::int64_t vector_bytes = 16;
+constexpr std::int64_t cache_line_bytes = 128;
+/// That a launch sets: the columns of vectors, and where threads begin.
+constexpr std::size_t num_wide_bounds = 3;
 
 /// The strides of the dimensions of an array in C order, in bytes; without an allocation 0.
 std::array<std::int64_t, 3> strides_of(const array_place& place, const std::uint32_t dims, const std::size_t element_size_bytes) {
@@ -38,22 +41,36 @@ bool is_aligned(const fused_threads::wide_memory& memory, const std::int64_t col
 	return std::all_of(strides.begin(), strides.end() - 1, [=](const std::int64_t stride) { return stride % piece == 0; });
 }
 
-/// The first column of vectors, and the end of the last one. Equal if there are none.
-std::array<std::int64_t, 2> wide_columns(const fused_items& items, const fused_threads& threads, const fused_kernel::layout& at, fused_block& block) {
-	const std::int64_t low = items.bounds[items.bounds.size() - 2];
-	const std::int64_t high = items.bounds.back();
-	if(threads.wide.empty()) return {low, low};
+/// Vectors cover the columns from `first` to `last`. The first thread begins at `start`, where memory is aligned to cache lines. If there are no vectors, `first`
+/// equals `last`.
+struct wide_columns {
+	std::int64_t first = 0;
+	std::int64_t last = 0;
+	std::int64_t start = 0;
+};
+
+wide_columns find_wide_columns(const std::int64_t lowest, const fused_threads& threads, const fused_kernel::layout& at, fused_block& block) {
+	const std::int64_t* const limits = block.words() + at.numbers + *threads.wide_bounds + num_wide_bounds;
+	const std::int64_t low = limits[0];
+	const std::int64_t high = limits[1];
 	const std::int64_t columns = threads.items[0];
 	const auto& smallest =
 	    *std::min_element(threads.wide.begin(), threads.wide.end(), [](const auto& a, const auto& b) { return a.size_bytes < b.size_bytes; });
 	const auto piece = piece_of(columns, smallest.size_bytes);
+	const auto beyond = [&](const std::int64_t column, const std::int64_t bytes) { // that an address lies behind an aligned one
+		return ((block.words()[smallest.memory] + column * smallest.size_bytes) % bytes + bytes) % bytes;
+	};
 	std::int64_t first = low + threads.margins[0];
-	const std::int64_t beyond = ((block.words()[smallest.memory] + first * smallest.size_bytes) % piece + piece) % piece;
-	if(beyond != 0) first += (piece - beyond) / smallest.size_bytes;
+	if(beyond(first, piece) != 0) first += (piece - beyond(first, piece)) / smallest.size_bytes;
 	const std::int64_t last = first + (high - threads.margins[1] - first) / columns * columns;
 	const bool is_possible =
 	    last > first && std::all_of(threads.wide.begin(), threads.wide.end(), [&](const auto& one) { return is_aligned(one, columns, first, at, block); });
-	return is_possible ? std::array{first, last} : std::array{low, low};
+	if(!is_possible) return {low, low, low};
+	const std::int64_t tile_bytes = columns * smallest.size_bytes;
+	std::int64_t start = first - beyond(first, cache_line_bytes) / tile_bytes * columns;
+	const std::int64_t line = std::max<std::int64_t>(cache_line_bytes / tile_bytes, 1) * columns;
+	if(start > lowest) start -= (start - lowest + line - 1) / line * line;
+	return {first, last, start};
 }
 
 } // namespace
@@ -128,12 +145,13 @@ std::optional<std::array<std::uint32_t, 3>> fused_kernel::begin_pass(const fused
 		num_threads[axis] = (items.extent(items.dims() - 1 - axis) + threads.items[axis] - 1) / threads.items[axis];
 	}
 	if(items.dims() > 0) {
-		const auto [first, last] = wide_columns(items, threads, at, block);
+		const std::int64_t low = items.bounds[items.bounds.size() - 2];
+		num_threads[0] = items.bounds.back() - low;
 		if(threads.wide_bounds) {
-			block.words()[at.numbers + *threads.wide_bounds] = first;
-			block.words()[at.numbers + *threads.wide_bounds + 1] = last;
+			const auto [first, last, start] = find_wide_columns(low, threads, at, block);
+			std::copy_n(std::array{first, last, start}.begin(), num_wide_bounds, block.words() + at.numbers + *threads.wide_bounds);
+			if(first < last) num_threads[0] = (items.bounds.back() - start + threads.items[0] - 1) / threads.items[0];
 		}
-		num_threads[0] = (last - first) / threads.items[0] + items.extent(items.dims() - 1) - (last - first);
 	}
 	std::array<std::uint32_t, 3> grid{};
 	for(std::size_t axis = 0; axis < 3; ++axis) {

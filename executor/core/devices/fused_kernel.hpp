@@ -43,7 +43,8 @@ struct fused_threads {
 	};
 	std::vector<wide_memory> wide;
 	std::array<std::int64_t, 2> margins{0, 0}; ///< columns before and behind its items that a thread with vectors touches as well
-	/// The number that is the first column of vectors; the end of the last one follows. The launch sets both.
+	/// The place among the numbers of three that the launch sets: the first column of vectors, the end of the last one, and where the first thread begins. Behind
+	/// them lie the limits of vectors.
 	std::optional<std::size_t> wide_bounds = {};
 };
 

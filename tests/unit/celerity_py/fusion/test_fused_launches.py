@@ -17,7 +17,7 @@ from tests.support.fused_kernels import Access, given_to, grid_of, make_kernel
 
 ONE_DIM = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (0, 0), 2)
 TWO_DIMS = PassLaunch(2, 2, (4, 64), (1, 4), (WideMemory(0, 0, 2, 4), WideMemory(1, 2, 2, 8)), (0, 0), 6)
-ROWS = [0, 0, 1, 9, 1, 99, 1, 1]
+ROWS = [0, 0, 1, 9, 1, 99, 1, 1, 1, 1, 99]
 
 
 def _wave(chunk: Any, u_next: Any, u: Any) -> None:
@@ -46,12 +46,12 @@ def _make(function: Callable[..., Any], shape: tuple[int, ...], *dtypes: str, **
 def test_vectors_lie_on_aligned_columns_within_the_box(
     low: int, high: int, address: int, expected: tuple[int, int]
 ) -> None:
-    assert ONE_DIM.wide_columns([low, high, low, low], [address], [4]) == expected
+    assert ONE_DIM.wide_columns([low, high, low, low, low, low, high], [address], [4])[:2] == expected
 
 
 def test_columns_that_vectors_touch_beside_their_items_stay_within_the_box() -> None:
     one = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (1, 3), 2)
-    assert one.wide_columns([4, 20, 4, 4], [4096], [4]) == (8, 16)
+    assert one.wide_columns([4, 20, 4, 4, 4, 4, 20], [4096], [4]) == (8, 16, 0)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,32 @@ def test_columns_that_vectors_touch_beside_their_items_stay_within_the_box() -> 
     ],
 )
 def test_all_memories_must_be_aligned(addresses: list[int], strides: list[int], expected: tuple[int, int]) -> None:
-    assert TWO_DIMS.wide_columns(ROWS, addresses, strides) == expected
+    assert TWO_DIMS.wide_columns(ROWS, addresses, strides)[:2] == expected
 
 
 def test_threads_of_vectors_and_of_single_columns_are_counted() -> None:
-    assert TWO_DIMS.num_threads_x(1, 99, 4, 96) == 23 + 3 + 3
-    assert TWO_DIMS.num_threads_x(1, 99, 1, 1) == 98
-    assert grid_of(TWO_DIMS, [0, 0, 1, 1000, 1, 9999, 4, 9996], (4, 64)) == [40, 250, 1]
+    assert TWO_DIMS.num_threads_x(1, 99, 4, 96, 0) == 25
+    assert TWO_DIMS.num_threads_x(1, 99, 1, 1, 1) == 98
+    assert grid_of(TWO_DIMS, [0, 0, 1, 1000, 1, 9999, 4, 9996, 0], (4, 64)) == [40, 250, 1]
+
+
+@pytest.mark.parametrize(
+    ("low", "limits", "address", "expected"),
+    [
+        (0, (0, 64), 4096, (0, 64, 0)),
+        (1, (1, 64), 4096, (4, 64, 0)),
+        (33, (33, 64), 4096, (36, 64, 32)),
+        (1, (1, 64), 4096 + 16, (4, 64, -4)),
+        (1, (1, 64), 4096 - 16, (4, 64, -28)),  # column 4 begins a line, and column 1 lies before it
+        (0, (70, 99), 4096, (72, 96, 0)),  # an interior whose sides take whole lines
+        (3, (70, 99), 4096 + 8, (70, 98, -2)),
+        (-40, (-40, 64), 4096, (-40, 64, -64)),
+    ],
+)
+def test_threads_begin_at_cache_lines(
+    low: int, limits: tuple[int, int], address: int, expected: tuple[int, int, int]
+) -> None:
+    assert ONE_DIM.wide_columns([low, 99, low, low, low, *limits], [address], [4]) == expected
 
 
 def test_a_launch_that_sets_no_columns_uses_no_vectors() -> None:

@@ -23,12 +23,17 @@ def _make(function: Callable[..., Any], *arguments: Any, box: Box = BOX, **optio
     return make_kernel(function, box, *fields, *arguments, **options)
 
 
+def _items(kernel: FusedKernel) -> str:
+    """The text without that of interiors, which says the same for most of the items."""
+    return re.sub(r"struct \w+_inner .*?\n};\n", "", kernel.text, flags=re.DOTALL)
+
+
 def _loads(kernel: FusedKernel) -> int:
-    return len(re.findall(r"= (?:\*element<|w\d+\.at\()", kernel.text))
+    return len(re.findall(r"= (?:\*element<|w\d+\.at\()", _items(kernel)))
 
 
 def _stores(kernel: FusedKernel) -> int:
-    return len(re.findall(r"^[^=]*(?:\*element<.*|s\d+\.items\S*) = v", kernel.text, re.MULTILINE))
+    return len(re.findall(r"^[^=]*(?:\*element<.*|s\d+\.items\S*) = v", _items(kernel), re.MULTILINE))
 
 
 def test_statements_at_the_same_items_are_one_pass() -> None:
@@ -121,7 +126,7 @@ def test_statements_with_smaller_boxes_are_masked_in_the_same_pass() -> None:
         u[chunk.box.shrink(1, 1)] *= 2
 
     kernel = _make(function)
-    assert (len(kernel.passes), _loads(kernel), kernel.text.count("if (v")) == (1, 1, 1)
+    assert (len(kernel.passes), _loads(kernel), _items(kernel).count("if (v")) == (1, 1, 1)
 
 
 def test_statements_far_from_each_other_are_passes_of_their_own() -> None:
@@ -185,7 +190,7 @@ def test_rows_are_masked_in_the_pass_of_the_whole(is_first: bool) -> None:
         v[5, 2:7] = 3
 
     kernel = _make(function)
-    assert (len(kernel.passes), kernel.text.count("if (v")) == (1, 1 + is_first)
+    assert (len(kernel.passes), _items(kernel).count("if (v")) == (1, 1 + is_first)
 
 
 def test_a_row_and_a_column_that_cross_are_stored_one_after_the_other() -> None:
@@ -250,7 +255,7 @@ def test_chunks_of_one_structure_share_a_text() -> None:
 
     first, second = _make(function, box=Box((0, 0), (4, 10))), _make(function, box=Box((4, 0), (9, 10)))
     assert first.text == second.text
-    assert (first.numbers, second.numbers) == ((1, 4, 1, 9, 1, 1), (4, 8, 1, 9, 1, 1))
+    assert (first.numbers, second.numbers) == ((1, 4, 1, 9, 1, 1, 1, 1, 9), (4, 8, 1, 9, 1, 1, 1, 1, 9))
 
 
 @pytest.mark.parametrize("fixes", [True, False])
@@ -279,7 +284,7 @@ def test_many_partial_assignments_take_as_many_instructions() -> None:
             t[1:] += 1
         u[chunk.box] = t
 
-    text = _make(function).text
+    text = _items(_make(function))
     assert text.count("op_add(") == 30
     assert " || " not in text
     assert len(text.splitlines()) < 90
@@ -294,3 +299,29 @@ def test_what_would_be_computed_anew_too_often_is_refused() -> None:
 
     with pytest.raises(NotTakenError, match="store them in a buffer"):
         make_kernel(function, BOX, Access(np.zeros((60, 60), "f4")))
+
+
+def test_most_items_of_a_padded_array_need_no_conditions() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        padded = v.padded(chunk.box, 1, mode="edge")
+        u[chunk.box] = padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] - padded[1:-1, :-2]
+
+    fields = [Access(np.zeros((40, 90), "f4")) for _ in range(2)]
+    kernel = make_kernel(function, Box((0, 0), (40, 90)), *fields)
+    (inner,) = re.findall(r"struct \w+_inner .*?\n};\n", kernel.text, flags=re.DOTALL)
+    assert "if (v" in _items(kernel)
+    assert "inside(" not in inner
+    assert inner.count("w0.at(") == 4
+    (one,) = kernel.passes
+    assert one.wide_bounds is not None
+    assert kernel.numbers[one.wide_bounds + 3 : one.wide_bounds + 5] == (1, 89)
+
+
+@pytest.mark.parametrize(("row", "is_folded"), [(0, True), (3, True), (20, False)])
+def test_a_row_in_the_middle_does_not_halve_the_interior(row: int, is_folded: bool) -> None:
+    def function(chunk: Any, u: Any) -> None:
+        u[chunk.box] = 2
+        u[row : row + 1, :] = 3
+
+    kernel = make_kernel(function, Box((0, 0), (40, 90)), Access(np.zeros((40, 90), "f4")))
+    assert ("_inner" in kernel.text) == is_folded
