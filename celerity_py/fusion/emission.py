@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.item_emission import ItemsText
 from celerity_py.fusion.launches import Launch, PassLaunch, WideMemory
-from celerity_py.fusion.lowering import Body, lower
+from celerity_py.fusion.lowering import lower
 from celerity_py.fusion.tiling import Tile, Windows, choose_tile
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def emit(
     name: str,
     *,
     fixes_distances: bool = True,
-    choose: Callable[[Pass, Body, Windows], Tile] = choose_tile,
+    choose: Callable[[Pass, Windows], Tile] = choose_tile,
 ) -> tuple[str, Launch, tuple[PassLaunch, ...]]:
     """The text of a plan: functions `name_0`, `name_1`, ..., one per pass, to be launched in this order.
 
@@ -62,7 +62,7 @@ class _PassText:
         launch: Launch,
         kernel: str,
         fixes_distances: bool,
-        choose: Callable[[Pass, Body, Windows], Tile],
+        choose: Callable[[Pass, Windows], Tile],
     ) -> None:
         self._pass = one
         self._launch = launch
@@ -74,10 +74,9 @@ class _PassText:
         if self._items.has_conditions():
             self._interior = interior_of(body, one.box, one.num_divided, _LEAST_INTERIOR)
         if self._interior is not None:
-            body = self._interior.body
-            self._most = ItemsText(one, body, launch, kernel, fixes_distances)
+            self._most = ItemsText(one, self._interior.body, launch, kernel, fixes_distances)
         self._windows = self._most.windows
-        self._tile = choose(one, body, self._windows)
+        self._tile = choose(one, self._windows)
         self._bounds = self._wide_bounds = 0
 
     def text(self, name: str) -> str:

@@ -38,9 +38,8 @@ class ItemsText:
         self._fixes_distances = fixes_distances
         self._num_divided = one.num_divided
         self._steps = list(steps_of(one, body))
-        storing = [step for step in self._steps if not isinstance(step, int)]
         #: What a tile loads and stores at once.
-        self.windows = find_windows(body, storing, fixes_distances)
+        self.windows = find_windows(body, self._steps, fixes_distances)
 
     def has_conditions(self) -> bool:
         """Whether items differ by their coordinates in what they do."""

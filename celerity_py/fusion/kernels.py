@@ -21,7 +21,6 @@ MAX_SMALL_COORDINATE: Final = 2**30 - 2**22
 if TYPE_CHECKING:
     from celerity_py._native import Box
     from celerity_py.fusion.launches import Launch, PassLaunch
-    from celerity_py.fusion.lowering import Body
     from celerity_py.fusion.memories import Scratch
     from celerity_py.fusion.planning import Pass, Plan
     from celerity_py.fusion.trace import Trace
@@ -92,7 +91,7 @@ def make(  # noqa: PLR0917 - those of a call, in its order
     owner: Submission,
     *,
     fixes_distances: bool = True,
-    choose: Callable[[Pass, Body, Windows], Tile] = choose_tile,
+    choose: Callable[[Pass, Windows], Tile] = choose_tile,
 ) -> FusedKernel:
     """The kernel for one chunk.
 

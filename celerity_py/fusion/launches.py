@@ -43,8 +43,9 @@ class Launch:
 
     def scalar(self, parameter: Parameter, dtype: np.dtype[Any]) -> int:
         """The place of a scalar."""
-        self.scalars.append((parameter, dtype))
-        return len(self.scalars) - 1
+        if (parameter, dtype) not in self.scalars:
+            self.scalars.append((parameter, dtype))
+        return self.scalars.index((parameter, dtype))
 
     def first_stride(self, memory: Memory) -> int:
         """The place of a memory's first stride."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from celerity_py.fusion.lowering import Body
     from celerity_py.fusion.memories import Memory
     from celerity_py.fusion.nodes import Statement
+    from celerity_py.fusion.ordering import Step
     from celerity_py.fusion.planning import Pass
 
 #: Distances between what an item loads and where it stores that are part of the text: those of stencils. The compiler
@@ -75,6 +76,7 @@ class Windows:
     stored: list[Statement] = field(default_factory=list)
     #: Loads of single items, each at columns of its own.
     num_single: int = 0
+    num_instructions: int = 0
 
 
 def is_alike(memory: Memory, dim: int, position: Affine, num_divided: int) -> bool:
@@ -89,24 +91,27 @@ def is_fixed(memory: Memory, dim: int, position: Affine, num_divided: int) -> bo
     return abs(position.offset) <= MAX_FIXED_DISTANCE and is_alike(memory, dim, position, num_divided)
 
 
-def find_windows(body: Body, storing: Sequence[Statement], fixes_distances: bool) -> Windows:
+def find_windows(body: Body, steps: Sequence[Step], fixes_distances: bool) -> Windows:
     """The loads and stores of a pass that the items of a tile do together.
 
     Args:
         body: The instructions.
-        storing: The statements that store.
+        steps: The instructions that items carry out, and the statements that store.
         fixes_distances: Whether the distances of stencils are part of the text.
 
     All loads come first, and all stores last. So elements that an item loads after the same pass has stored them are
     left out, and those that several statements store.
     """
-    found = Windows()
+    storing = [step for step in steps if not isinstance(step, int)]
+    computed = [step for step in steps if isinstance(step, int)]
+    found = Windows(num_instructions=len(computed))
     if not fixes_distances:
         return found
     num_divided = storing[0].items().num_divided
     in_order = _in_order(body, storing)
     numbers: dict[Hashable, int] = {}
-    for number, instruction in enumerate(body.instructions):
+    for number in computed:
+        instruction = body.instructions[number]
         if instruction.operation != "load":
             continue
         assert isinstance(instruction.detail, Place)
@@ -167,7 +172,7 @@ def _split(memory: Memory, where: Positions, num_divided: int) -> tuple[Position
     return tuple(base), row, where[last].offset
 
 
-def choose_tile(one: Pass, body: Body, windows: Windows) -> Tile:
+def choose_tile(one: Pass, windows: Windows) -> Tile:
     """The tile of a pass: 16 bytes of a row.
 
     On an H200, in us, a wave in float32 on 4096 x 4096 cells takes 80 with single cells, 59 with 2 columns, 56 with 4,
@@ -178,7 +183,7 @@ def choose_tile(one: Pass, body: Body, windows: Windows) -> Tile:
     ndim = one.num_divided
     block = (8, 32) if ndim > 1 else (1, 256)
     memories = [window.memory for window in windows.all] + [statement.memory for statement in windows.stored]
-    if not windows.stored or windows.num_single > len(windows.uses) or len(body.instructions) > 400:
+    if not windows.stored or windows.num_single > len(windows.uses) or windows.num_instructions > 400:
         return Tile(block=block)
     columns = min(max(VECTOR_BYTES // max(memory.dtype.itemsize for memory in memories), 1), _MAX_COLUMNS)
     return Tile(1, columns, block)

@@ -52,8 +52,8 @@ INSTALLED = {
     """,
     "celerity_py/fusion": """
         __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions interiors item_emission kernels
-        launches lowering memories mistakes nodes operations ordering planning plans scalars storages structures tiling trace
-        walks
+        launches lowering memories mistakes nodes operations ordering planning plans scalars storages structures tiling
+        trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
