@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.item_emission import ItemsText
-from celerity_py.fusion.launches import Launch, PassLaunch, WideMemory
+from celerity_py.fusion.launches import MAX_GRID, Launch, PassLaunch, WideMemory
 from celerity_py.fusion.lowering import lower
 from celerity_py.fusion.tiling import Tile, Windows, choose_tile
 
@@ -114,17 +114,21 @@ class _PassText:
         self._bounds = len(self._launch.numbers)
         ends = [tuple(map(self._launch.number, interval)) for interval in self._pass.box]
         lines = [f"const columns x = {self._columns(*ends[last])};", "if(!x.are_any) { return; }"]
-        loops = [self._loop(dim, *bounds) for dim, bounds in enumerate(ends) if dim != last]
+        loops = [self._rows(dim, *bounds) for dim, bounds in enumerate(ends) if dim != last]
         lines += [f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops)]
         lines += [f"{'  ' * len(loops)}{line}" for line in self._visits(name)]
         body = "\n".join(f"  {line}" for line in lines)
         return f"CELERITY_KERNEL void {name}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
 
-    def _loop(self, dim: int, low: str, high: str) -> str:
+    def _rows(self, dim: int, low: str, high: str) -> str:
+        """What a thread has of a dimension: a tile, tiles that a grid of full size apart, or all of it."""
         axis, step = self._num_divided - 1 - dim, self._tile.rows if dim == self._num_divided - 2 else 1
-        if 0 < axis < len(_GRID_AXES):
-            return f"CELERITY_LOOP({_GRID_AXES[axis]}, {dim}, {low}, {high}, {step})"
-        return f"CELERITY_SERIAL({dim}, {low}, {high})"
+        if not 0 < axis < len(_GRID_AXES):
+            return f"CELERITY_SERIAL({dim}, {low}, {high})"
+        first, end = self._pass.box[dim]
+        items = step * (1, *self._tile.block)[-1 - axis]
+        kind = "CELERITY_TILE" if end - first <= MAX_GRID * items else "CELERITY_TILES"
+        return f"{kind}({_GRID_AXES[axis]}, {dim}, {low}, {high}, {step})"
 
     def _columns(self, low: str, high: str) -> str:
         """The columns of a thread. Behind the numbers of vectors, which the launch sets, come the limits of these."""
@@ -146,14 +150,24 @@ class _PassText:
             kind = f"{rows}, {columns}, {'true' if columns > 1 else 'false'}"
             return f"visit_rows<{kind}>({rows_left}, {name}_{struct}{{l, {coordinates}}});"
 
-        each = f"CELERITY_EACH_COLUMN(x) {visit('items', 'column', 1)}"
         if not is_wide and self._interior is None:
             return [visit("items", "x.begin", 1)]
-        conditions = ["x.are_wide"] if is_wide else []
-        if self._interior is not None:
-            for dim, interval in enumerate(self._interior.box[: last if is_wide else last + 1]):
-                bounds = ", ".join(map(self._launch.number, interval))
-                here = "x.begin" if dim == last else f"c{dim}"
-                conditions.append(f"within({here}, {rows if dim == last - 1 else 1}, {bounds})")
-        tile = visit("items" if self._interior is None else "inner", "x.begin", self._tile.columns if is_wide else 1)
-        return [f"if({' && '.join(conditions)}) {{ {tile} }}", f"else {{ {each} }}"]
+        if self._interior is None:
+            each = visit("items", "column", 1)
+            return [
+                f"if(x.are_wide) {{ {visit('items', 'x.begin', self._tile.columns)} }}",
+                f"else CELERITY_EACH_COLUMN(x) {{ {each} }}",
+            ]
+        ends = [", ".join(map(self._launch.number, interval)) for interval in self._interior.box[: last + 1]]
+        heights = [rows if dim == last - 1 else 1 for dim in range(last)]
+        within = [f"within(c{dim}, {height}, {ends[dim]})" for dim, height in enumerate(heights)]
+        lines = [f"const bool is_inner = {' && '.join(within) or 'true'};"]
+        if is_wide:
+            lines.append(f"if(is_inner && x.are_wide) {{ {visit('inner', 'x.begin', self._tile.columns)} }} else")
+        lines += [
+            "CELERITY_EACH_COLUMN(x) {",
+            f"  if(is_inner && within(column, 1, {ends[last]})) {{ {visit('inner', 'column', 1)} }}",
+            f"  else {{ {visit('items', 'column', 1)} }}",
+            "}",
+        ]
+        return ["{", *(f"  {line}" for line in lines), "}"]

@@ -17,8 +17,13 @@
 #define CELERITY_COORDINATE long long
 #endif
 
-// The rows of a dimension, `step` for each thread. A grid of any size does.
-#define CELERITY_LOOP(axis, dim, low, high, step) \
+// The tile of a thread along a dimension, of `step` rows, in a grid that covers all of them.
+#define CELERITY_TILE(axis, dim, low, high, step) \
+	if(const coordinate c##dim = static_cast<coordinate>(low) + static_cast<coordinate>(blockIdx.axis * blockDim.axis + threadIdx.axis) * (step), \
+	    end##dim = static_cast<coordinate>(high); \
+	    c##dim < end##dim)
+// The same in a grid of any size. As a loop takes registers, it is for dimensions that no grid covers.
+#define CELERITY_TILES(axis, dim, low, high, step) \
 	for(coordinate c##dim = static_cast<coordinate>(low) + (blockIdx.axis * blockDim.axis + threadIdx.axis) * (step), \
 	               end##dim = static_cast<coordinate>(high); \
 	    c##dim < end##dim; c##dim += gridDim.axis * blockDim.axis * (step))

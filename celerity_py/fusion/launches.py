@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: Bytes that a thread loads or stores at once. Memory is aligned to these.
 VECTOR_BYTES = 16
 CACHE_LINE_BYTES = 128
+#: Blocks along y and z. Kernels go on behind a grid of this size.
+MAX_GRID = 65535
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class PassLaunch:
     """How a pass is launched.
 
     A grid has `dims` dimensions, x the last one. Along x it has `ceil(num_threads_x / block)` blocks or more. Along the
-    others it has `ceil((high - low) / (block * items))` blocks or fewer: kernels go on behind the grid.
+    others it has `ceil((high - low) / (block * items))` blocks, but at most `MAX_GRID`.
     """
 
     #: The place of the low and the high end of the first grid dimension among the numbers; those of the others follow.

@@ -248,8 +248,10 @@ def launch(
             num_wide += found[0] < found[1]
         threads = tuple(draws.randint(1, 3) for _ in one.block) if draws else one.block
         grid = grid_of(one, given.numbers, threads)
-        if draws:  # kernels go on behind the grid in all dimensions but the last one
-            grid = [grid[0] + draws.randrange(2), *(draws.randint(1, extent) for extent in grid[1:])]
+        if draws:  # there may be more blocks than needed, and less where the text has loops
+            for axis in range(one.dims):
+                least = 1 if f"CELERITY_TILES({'xyz'[axis]}" in kernel.text else grid[axis]
+                grid[axis] = draws.randint(least, grid[axis] + 1)
         content = given.block()
         run = getattr(library, f"run_{name or kernel.name}_{place}")
         run(

@@ -3,17 +3,29 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import celerity_py.fusion.emission
 from celerity_py import Box
 from celerity_py.fusion.kernels import FusedKernel
 from celerity_py.fusion.launches import PassLaunch, WideMemory
 from celerity_py.fusion.tiling import Tile
-from tests.support.fused_kernels import Access, given_to, grid_of, make_kernel
+from tests.support.fused_kernels import (
+    Access,
+    compile_texts,
+    describe_difference,
+    given_to,
+    grid_of,
+    launch,
+    make_kernel,
+    run_on_numpy,
+)
 
 ONE_DIM = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (0, 0), 2)
 TWO_DIMS = PassLaunch(2, 2, (4, 64), (1, 4), (WideMemory(0, 0, 2, 4), WideMemory(1, 2, 2, 8)), (0, 0), 6)
@@ -150,3 +162,17 @@ def test_large_coordinates_need_64_bits() -> None:
 def test_a_tile_may_be_chosen() -> None:
     (one,) = _make(_wave, (40, 50), "f4", "f4", choose=lambda *_: Tile(3, 2, (2, 32))).passes
     assert (one.items, one.block) == ((3, 2), (2, 32))
+
+
+def test_rows_that_no_grid_covers_are_visited_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(chunk: Any, a: Any) -> None:
+        a[chunk.box] += chunk.index(0) + 100 * chunk.index(1)
+
+    monkeypatch.setattr(celerity_py.fusion.emission, "MAX_GRID", 2)
+    box, found, expected = Box((0, 0), (70, 9)), Access(np.zeros((70, 9))), Access(np.zeros((70, 9)))
+    kernel = make_kernel(function, box, found)
+    assert "CELERITY_TILES(y" in kernel.text
+    launch(compile_texts([kernel.text], tmp_path), kernel, [found], draws=random.Random(1))
+    run_on_numpy(function, box, [expected])
+    assert describe_difference(kernel, [expected], [found]) == ""
+    assert "CELERITY_TILE(y" in make_kernel(function, Box((0, 0), (16, 9)), found).text
