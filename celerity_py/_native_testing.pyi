@@ -342,11 +342,6 @@ def has_kernel(executor: celerity_py._native.Executor, device: int) -> bool:
 def has_host_task(executor: celerity_py._native.Executor) -> bool:
     """Whether next_host_task() returns at once."""
 
-def throttle(scheduler: celerity_py._native.Scheduler) -> None:
-    """
-    Blocks while the planning is too far ahead of the execution, as a submit does.
-    """
-
 def set_paused(scheduler: celerity_py._native.Scheduler, paused: bool) -> None:
     """Holds all input of a scheduler back, or lets it go."""
 

@@ -34,24 +34,24 @@ def _suite(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_ours_is_checked_and_timed_in_each_regime_and_all_of_it_is_written(tmp_path: Path) -> None:
     output = tmp_path / "dags.json"
     result = _suite(
-        "--backend", "cpu", "--programs", "VEC,HITS", "--regimes", "R1,R3,R3b", "--rounds", "5", "--scale", "1e-4",
+        "--backend", "cpu", "--programs", "VEC,HITS", "--regimes", "R1,R3", "--rounds", "5", "--scale", "1e-4",
         "--seconds", "60", "--output", str(output),
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     figures = json.loads(output.read_text())
     assert figures["problems"] == []
     assert [(row["program"], row["regime"]) for row in figures["rows"]] == [
-        (program, regime) for program in ("VEC", "HITS") for regime in ("R1", "R3", "R3b")
+        (program, regime) for program in ("VEC", "HITS") for regime in ("R1", "R3")
     ]
     for row in figures["rows"]:
         ours = row["variants"]["d"]
         assert ours["alone"]["number"] >= 5
         assert (ours["in_a_row"] is None) == (row["regime"] != "R1")
         assert 0 < ours["alone"]["p10_us"] <= ours["alone"]["median_us"] <= ours["alone"]["p90_us"]
-        assert ours["submit_us_per_kernel_in_all"] > 0
-    assert figures["rows"][3]["least_waits"] == 18
+        assert ours["submit_us_per_kernel"] > 0
+    assert figures["rows"][2]["least_waits"] == 18
     assert figures["counted"].keys() == {"VEC", "HITS"}
-    assert "HITS R3b: d " in result.stdout
+    assert "HITS R3: d " in result.stdout
 
 
 @pytest.mark.parametrize("regime", REGIMES)
@@ -63,14 +63,14 @@ def test_ours_computes_what_numpy_computes_in_each_regime(name: str, regime: str
     try:
         with celerity.Queue() as queue:
             program = joined(name, build(name, kind, scale=1e-5))
-            ours = variant(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
+            ours = variant(program, queue, from_host=kind.from_host)
             first = dag_measure.first_results(ours, program, from_host=kind.from_host)
             dag_measure.check_again(ours, first, from_host=kind.from_host)
     finally:
         celerity.configure(backend=None, devices=None)
 
 
-@pytest.mark.parametrize("regime", ["R3b", "R4"])
+@pytest.mark.parametrize("regime", ["R3", "R4"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_replay_that_writes_nothing_is_found(name: str, regime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(celerity.Queue, "replay", lambda queue, recording, times: None)
@@ -79,7 +79,7 @@ def test_a_replay_that_writes_nothing_is_found(name: str, regime: str, monkeypat
     try:
         with celerity.Queue() as queue:
             program = joined(name, build(name, kind, scale=1e-4))
-            replayed = Replayed(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
+            replayed = Replayed(program, queue, from_host=kind.from_host)
             with pytest.raises(AssertionError, match=name.split("+", maxsplit=1)[0]):
                 dag_measure.first_results(replayed, program, from_host=kind.from_host)
     finally:
@@ -210,25 +210,6 @@ def test_tables_show_what_is_there_and_what_failed(capsys: pytest.CaptureFixture
     assert dag_table.line_of(rows[1]).endswith("b FAILED µs by itself/in a row")
 
 
-def test_files_of_several_runs_are_shown_as_one_and_the_last_one_counts(tmp_path: Path) -> None:
-    def write(name: str, *rows: dict[str, Any]) -> str:
-        figures = {"environment": {"commit": name}, "counted": {}, "rows": rows, "problems": []}
-        (tmp_path / f"{name}.json").write_text(json.dumps(figures))
-        return str(tmp_path / f"{name}.json")
-
-    first = write("a", _row("DL", "R1", {"b": 10, "d": 20}), _row("VEC", "R3", {"b": 10, "d": 10}))
-    second = write("b", _row("DL", "R1", {"b": 10, "d": 10}))
-    output = tmp_path / "both.json"
-    assert dag_suite.main(["--merge", first, second, "--output", str(output)]) == 0
-    assert dag_suite.main(["--merge", str(output), "--output", str(output)]) == 0, "what is merged can be merged again"
-    figures = json.loads(output.read_text())
-    assert [(row["program"], row["regime"], row["commit"]) for row in figures["rows"]] == [
-        ("VEC", "R3", "a"), ("DL", "R1", "b"),
-    ]  # fmt: skip
-    assert [item["commit"] for item in figures["environments"]] == ["a", "b"]
-    assert figures["summary"]["means"][0]["six"] == pytest.approx(1.0)
-
-
 def test_lines_and_tokens_are_counted_without_layout_comments_and_accesses() -> None:
     source = 'def f(x):\n    """Say it."""\n\n    # why\n    y = (1,\n         2)\n    return x(y)  # so\n'
     assert dag_lines.size_of(source) == {"lines": 4, "tokens": 18}
@@ -260,9 +241,9 @@ def test_a_program_that_dies_leaves_what_it_had_and_does_not_stop_the_next_one(
     output = tmp_path / "dags.json"
     figures = dag_suite.run_all(_options(output=output))
     assert figures["rows"] == [row]
-    assert figures["problems"] == [
-        "VEC: ended with status -6", "DL: ended with status -6", "DL: left no figures of R1",
-    ]  # fmt: skip
+    assert [problem.split(" ")[0] for problem in figures["problems"]] == ["VEC:", "DL:", "DL:"]
+    assert all("ended with -6" in problem for problem in figures["problems"][:2])
+    assert figures["problems"][2] == "DL: left no figures of R1"
     assert json.loads(output.read_text())["rows"] == [row]
 
 

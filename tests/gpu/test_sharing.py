@@ -86,19 +86,13 @@ def _run(tmp_path: Path, module: str, *arguments: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("case", "prefetch", "inside"),
-    [
-        ("MP-1", "off", "ours"),
-        ("MP-1", "on", "hand"),
-        ("MP-2", "on", "ours"),
-        ("MP-2", "off", "hand"),
-        ("latency,starvation", "on", "ours"),
-    ],
+    ("case", "prefetch"),
+    [("MP-1", "off"), ("MP-1", "on"), ("MP-2", "on"), ("MP-2", "off"), ("latency,starvation", "on")],
 )
-def test_programs_that_share_a_gpu_are_right_in_all_ways(case: str, prefetch: str, inside: str, tmp_path: Path) -> None:
+def test_programs_that_share_a_gpu_are_right_in_all_ways(case: str, prefetch: str, tmp_path: Path) -> None:
     ways = "priorities,one,split,slices,streams" + (",mps" if shutil.which("nvidia-cuda-mps-control") else "")
     figures = _run(
-        tmp_path, "sharing", "--case", case, "--prefetch", prefetch, "--inside", inside, "--ways", ways,
+        tmp_path, "sharing", "--case", case, "--prefetch", prefetch, "--ways", ways,
         "--size", "small", "--rounds", "3", "--seconds", "12",
     )  # fmt: skip
     rows = figures["rows"]

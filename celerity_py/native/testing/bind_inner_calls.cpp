@@ -13,7 +13,6 @@
 #include "scheduler/core/pipeline/scheduler.hpp"
 #include "submit/task_building.hpp"
 #include "testing_bindings.hpp"
-#include "submit/waiting.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -100,9 +99,6 @@ void bind_inner_calls(nb::module_& m) {
 	    "has_kernel", [](executor_loop& executor, const std::uint32_t device) { return executor.calls().has_kernel(device_id(device)); }, "executor"_a,
 	    "device"_a, "Whether next_kernel(device) returns at once.");
 	m.def("has_host_task", [](executor_loop& executor) { return executor.calls().has_host_task(); }, "executor"_a, "Whether next_host_task() returns at once.");
-	m.def(
-	    "throttle", [](scheduler& target) { wait_until([&] { return target.pace().throttle(signal_interval); }); }, "scheduler"_a,
-	    "Blocks while the planning is too far ahead of the execution, as a submit does.");
 	m.def(
 	    "set_paused", [](scheduler& scheduler, const bool paused) { scheduler.set_paused(paused); }, "scheduler"_a, "paused"_a,
 	    "Holds all input of a scheduler back, or lets it go.");

@@ -8,7 +8,6 @@ import json
 import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,21 +66,16 @@ class Variant(Protocol):
     def read(self) -> dict[str, NDArray[Any]]:
         """The results of the latest run by itself, as the host has read them."""
 
-    def spent(self) -> dict[str, float]:
-        """Seconds that our submitting and planning have taken so far, and kernels submitted; empty without us."""
-        return {}
-
 
 class Ours(Variant):
     """The program on our runtime; begin with `reset`."""
 
     name = "d"
 
-    def __init__(self, program: Program, queue: celerity.Queue, *, from_host: bool, whole: bool = False) -> None:
+    def __init__(self, program: Program, queue: celerity.Queue, *, from_host: bool) -> None:
         self.program = program
         self.queue = queue
         self.from_host = from_host
-        self.whole = whole
         self._resident: ResidentProgram
         self._asked: dict[str, Any] = {}
         self._read: dict[str, NDArray[Any]] = {}
@@ -104,7 +98,7 @@ class Ours(Variant):
         """Submit the kernels, and fences for the results on the host."""
         self.submit()
         if self.from_host:
-            self._asked = self._resident.read_back(whole=self.whole)
+            self._asked = self._resident.read_back()
 
     def finish_alone(self) -> None:
         """Wait for the results on the host, or for everything."""
@@ -124,12 +118,6 @@ class Ours(Variant):
     def read(self) -> dict[str, NDArray[Any]]:
         """The results of the fences."""
         return self._read
-
-    def spent(self) -> dict[str, float]:
-        """Of all variants on the queue; they take turns."""
-        statistics = self.queue.statistics()
-        kernels = self._resident.runs * len(self.program.steps)
-        return {"submit": statistics.submit_seconds, "plan": float(statistics.scheduler["busy_s"]), "kernels": kernels}
 
 
 class Replayed(Ours):
@@ -232,8 +220,6 @@ class Samples:
     alone: list[float] = field(default_factory=list)
     #: Of these, until the calls that submit it have returned.
     submit: list[float] = field(default_factory=list)
-    #: See `Variant.spent`.
-    spent: Counter[str] = field(default_factory=Counter)
 
 
 def summary(samples: Sequence[float]) -> dict[str, float] | None:
@@ -312,7 +298,6 @@ def measure(
 
 
 def _measure_round(variant: Variant, pace: Pace, samples: Samples) -> None:
-    before = variant.spent()
     run_alone(variant)  # cores and GPU may have gone to sleep during the turns of the others
     if pace.in_a_row:
         samples.in_a_row.append(run_in_a_row(variant, pace.in_a_row))
@@ -320,7 +305,6 @@ def _measure_round(variant: Variant, pace: Pace, samples: Samples) -> None:
         whole, submit = run_alone(variant)
         samples.alone.append(whole)
         samples.submit.append(submit)
-    samples.spent.update({key: value - before[key] for key, value in variant.spent().items()})
 
 
 def describe(error: BaseException) -> str:

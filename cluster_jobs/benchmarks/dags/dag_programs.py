@@ -18,7 +18,6 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from cluster_jobs.benchmarks.dags import dag_kernels as kernels
-from cluster_jobs.benchmarks.dags import dag_kernels_learning as learning
 from cluster_jobs.benchmarks.dags.dag_kernel import FOLD_BLOCKS, FOLD_THREADS, DagKernel
 
 if TYPE_CHECKING:
@@ -212,23 +211,23 @@ def ml(size: int = 1 << 11, *, from_host: bool = False) -> Program:
     program.zeros(size, "most", "l")
     program.buffers["best"] = np.zeros(size, np.int32)
     program.add(
-        learning.standardize, features, reads("x", columns), writes("z", columns), size, block=(256,), grid=(features,)
+        kernels.standardize, features, reads("x", columns), writes("z", columns), size, block=(256,), grid=(features,)
     )
     if from_host:
         program.dirty = ("r1", "r2")
         program.buffers["r1"] += program.buffers["prior"]
-        program.add(learning.bayes_onto, scores, reads("x"), reads("w_nb"), updates("r1"), features)
-        program.add(learning.ridge_onto, scores, reads("z"), reads("w_rr"), updates("r2"), features)
+        program.add(kernels.bayes_onto, scores, reads("x"), reads("w_nb"), updates("r1"), features)
+        program.add(kernels.ridge_onto, scores, reads("z"), reads("w_rr"), updates("r2"), features)
     else:
-        program.add(learning.bayes, scores, reads("x"), reads("w_nb"), reads("prior"), writes("r1"), features)
-        program.add(learning.ridge, scores, reads("z"), reads("w_rr"), writes("r2"), features)
-    program.add(learning.row_maximum, size, reads("r1", rows), writes("most"), classes)
-    program.add(learning.add_row, scores, reads("intercept"), updates("r2"))
-    program.add(learning.log_sum, size, reads("r1", rows), reads("most", own), writes("l"), classes)
-    program.add(learning.softmax, size, updates("r2", rows), classes)
-    program.add(learning.exponentiate, scores, updates("r1"), reads("l"))
-    program.add(learning.softmax, size, updates("r1", rows), classes)
-    program.add(learning.argmax, size, reads("r1", rows), reads("r2", rows), writes("best"), classes)
+        program.add(kernels.bayes, scores, reads("x"), reads("w_nb"), reads("prior"), writes("r1"), features)
+        program.add(kernels.ridge, scores, reads("z"), reads("w_rr"), writes("r2"), features)
+    program.add(kernels.row_maximum, size, reads("r1", rows), writes("most"), classes)
+    program.add(kernels.add_row, scores, reads("intercept"), updates("r2"))
+    program.add(kernels.log_sum, size, reads("r1", rows), reads("most", own), writes("l"), classes)
+    program.add(kernels.softmax, size, updates("r2", rows), classes)
+    program.add(kernels.exponentiate, scores, updates("r1"), reads("l"))
+    program.add(kernels.softmax, size, updates("r1", rows), classes)
+    program.add(kernels.argmax, size, reads("r1", rows), reads("r2", rows), writes("best"), classes)
     return program
 
 
@@ -400,14 +399,13 @@ class ResidentProgram:
             step = Step(kernel, (1,), (reads(name),), block=(32,), grid=(1,))
             self.queue.parallel_for(1, self._kernel(step, 0), self.buffers[name].read(access.all()))
 
-    def read_back(self, *, whole: bool = False) -> dict[str, Any]:
-        """Ask for an element of each result that the host reads, or for all of it; futures by name."""
-        asked = {}
-        for name in self.program.read_back:
-            buffer = self.buffers[name]
-            first = celerity.Box((0,) * buffer.ndim, (1,) * buffer.ndim)
-            asked[name] = self.queue.fence(buffer, None if whole else first)
-        return asked
+    def read_back(self) -> dict[str, Any]:
+        """Ask for an element of each result that the host reads; futures by name."""
+        buffers = {name: self.buffers[name] for name in self.program.read_back}
+        return {
+            name: self.queue.fence(buffer, celerity.Box((0,) * buffer.ndim, (1,) * buffer.ndim))
+            for name, buffer in buffers.items()
+        }
 
     def results(self) -> dict[str, NDArray[Any]]:
         """Fetch the results. Collective."""

@@ -3,8 +3,7 @@
 
 R1: data on the device, grids as small as those that GrCUDA was measured with, so that one kernel leaves room for
 others. R2: data on the device, grids that fill it. R3: as R1, but the host renews the dirty inputs before each run,
-and reads an element of each result after it. R3b: the same with all of each result. R4: so little data that only
-overhead is left.
+and reads an element of each result after it. R4: so little data that only overhead is left.
 """
 
 from __future__ import annotations
@@ -45,12 +44,10 @@ class Regime:
     """One way to measure a program."""
 
     name: str
-    what: str
     sizes: dict[str, int]
     grids: dict[str, Grids]
-    #: Dirty inputs come from the host, and the host reads the results: an element of each, or all of them.
+    #: Dirty inputs come from the host, and the host reads an element of each result.
     from_host: bool = False
-    reads_whole: bool = False
 
 
 #: Elements, prices per stock, pixels per side, rows, vertices, pixels per side.
@@ -82,14 +79,12 @@ PER_ITEM = {
 REGIMES = {
     regime.name: regime
     for regime in (
-        Regime("R1", "resident, small grids", LARGE, SMALL),
-        Regime("R2", "resident, full grids", LARGE, FULL),
-        Regime("R3", "dirty inputs from the host", LARGE, SMALL, from_host=True),
-        Regime("R3b", "the same, whole results to the host", LARGE, SMALL, from_host=True, reads_whole=True),
-        Regime("R4", "tiny", TINY, PER_ITEM),
+        Regime("R1", LARGE, SMALL),
+        Regime("R2", LARGE, FULL),
+        Regime("R3", LARGE, SMALL, from_host=True),
+        Regime("R4", TINY, PER_ITEM),
     )
 }
-DEFAULT_REGIMES = ("R1", "R2", "R3", "R4")
 
 #: Our own mixtures, run as one program; their parts have a quarter of the size. The two of two programs are as wide as
 #: the multi-task programs M1 (6 kernels) and M2 (12 kernels) of KeSCo, whose parts are not published.

@@ -4,13 +4,12 @@
     python -m cluster_jobs.benchmarks.dags.dag_suite --output results/dags.json
     python -m cluster_jobs.benchmarks.dags.dag_suite --programs VEC,IMG --regimes R1,R4 --variants a1,b,d
     python -m cluster_jobs.benchmarks.dags.dag_suite --backend cpu        # only tries ours out
-    python -m cluster_jobs.benchmarks.dags.dag_suite --merge results/a.json results/b.json --output results/both.json
 
 Programs: VEC, B&S, IMG, ML, HITS, DL, and four mixtures of our own. Variants: a0, one stream, waited for behind each
 kernel, pageable copies; a1, one stream, pinned copies; b, streams and events by hand with the fewest waits; c, a CUDA
-graph captured from b, and c+copies with its copies; d, celerity_py; d', celerity_py with a recording that it replays.
-Regimes: R1, data on the device and small grids; R2, grids that fill the device; R3 (R3b), the host renews inputs and
-reads an element (all) of the results; R4, tiny.
+graph of its kernels; d, celerity_py; d', celerity_py with a recording that it replays. Regimes: R1, data on the device
+and small grids; R2, grids that fill the device; R3, the host renews inputs and reads an element of each result; R4,
+tiny.
 
 Each variant is compared with NumPy before it is timed. Rounds go through the variants in turns. A run is timed by
 itself, until the host knows that it is over, and in a row of runs that are waited for once; in R3 only by itself, and
@@ -22,26 +21,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import celerity_py as celerity
-from cluster_jobs import processes
-from cluster_jobs.benchmarks import report
+from cluster_jobs.benchmarks import launching, report
 from cluster_jobs.benchmarks.dags import dag_measure, dag_options, dag_table
 from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed, Variant
 from cluster_jobs.benchmarks.dags.dag_programs import Program
-from cluster_jobs.benchmarks.dags.dag_regimes import ALL, DEFAULT_REGIMES, REGIMES, Regime, build, joined
+from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, Regime, build, joined
 from cluster_jobs.benchmarks.dags.dag_schedules import dependencies, least_waits_of, reduced, schedule_of, width_of
 
-VARIANTS = ("a0", "a1", "b", "c", "c+copies", "d", "d'")
+VARIANTS = ("a0", "a1", "b", "c", "d", "d'")
 OURS = {kind.name: kind for kind in (Ours, Replayed)}
 GRACE_S = 120.0  # for a program to start, to compute with NumPy and to end, besides its time for measuring
 
@@ -53,21 +49,19 @@ def _make_variants(
     program: Program, name: str, regime: Regime, queue: celerity.Queue, options: argparse.Namespace
 ) -> tuple[list[Variant], dict[str, str]]:
     """The variants that there are in this regime and on this machine, and what went wrong with others."""
-    how: dict[str, Any] = {"from_host": regime.from_host, "whole": regime.reads_whole}
     arrays: list[Any] = []
 
     def make(kind: str) -> Variant:
         if kind in OURS:
-            return OURS[kind](program, queue, **how)
+            return OURS[kind](program, queue, from_host=regime.from_host)
         from cluster_jobs.benchmarks.dags import dags_by_hand
 
         if not arrays:
-            arrays.append(dags_by_hand.Arrays(program, **how))
+            arrays.append(dags_by_hand.Arrays(program, from_host=regime.from_host))
         return dags_by_hand.HandWritten(kind, arrays[0], schedule_of(name), from_host=regime.from_host)
 
     problems: dict[str, str] = {}
-    kinds = [kind for kind in options.variants if kind != "c+copies" or regime.from_host]
-    made = [dag_measure.attempt(problems, kind, partial(make, kind)) for kind in kinds]
+    made = [dag_measure.attempt(problems, kind, partial(make, kind)) for kind in options.variants]
     return [variant for variant in made if variant is not None], problems
 
 
@@ -127,12 +121,9 @@ def _figures(variant: Variant, samples: dag_measure.Samples, kernels: int) -> di
         "submit_us_per_kernel": submit["median_us"] / kernels if submit else None,
         "samples_in_a_row_us": samples.in_a_row,
     }
-    for attribute in ("waits", "num_streams", "capture_us"):
+    for attribute in ("waits", "streams"):
         if getattr(variant, attribute, None) is not None:
-            figures[attribute.removeprefix("num_")] = getattr(variant, attribute)
-    spent = samples.spent
-    if spent["kernels"]:
-        figures |= {f"{key}_us_per_kernel_in_all": spent[key] * 1e6 / spent["kernels"] for key in ("submit", "plan")}
+            figures[attribute] = getattr(variant, attribute)
     return figures
 
 
@@ -187,28 +178,18 @@ def _command(name: str, options: argparse.Namespace, seconds: float, output: Pat
 
 
 def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
-    """Measure a program in a process of its own, which prints as it goes; what it left, if it comes to grief."""
+    """Measure a program in a process of its own, and print what it printed; what it left, if it comes to grief."""
+    problems = []
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "program.json"
-        problem = ""
         try:
-            ended = subprocess.run(  # noqa: S603 - this program
-                _command(name, options, seconds, output),
-                cwd=processes.ROOT,
-                env=os.environ | {"PYTHONPATH": processes.python_path()},
-                timeout=seconds + GRACE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            problem = f"{name}: had not ended after {error.timeout:.0f} s"
-        else:
-            if ended.returncode != 0:
-                problem = f"{name}: ended with status {ended.returncode}"
+            print(launching.run(_command(name, options, seconds, output), {}, seconds + GRACE_S), end="")
+        except RuntimeError as error:
+            problems.append(f"{name}: {error}")
         figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
         if output.exists():
             figures = json.loads(output.read_text())
-    if problem and not figures["problems"]:  # else it has said why itself
-        figures["problems"].append(problem)
+    figures["problems"] = figures["problems"] or problems  # it has said why itself, or cannot
     missing = [regime for regime in options.regimes if regime not in {row["regime"] for row in figures["rows"]}]
     if missing:
         figures["problems"].append(f"{name}: left no figures of {', '.join(missing)}")
@@ -237,36 +218,14 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-def merge(files: Sequence[Path]) -> dict[str, Any]:
-    """The figures of several runs; of a program in a regime those of the last run that has them, with its commit."""
-    merged: dict[str, Any] = {"environments": [], "counted": {}, "problems": []}
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for file in files:
-        figures = json.loads(file.read_text())
-        merged["environments"] += figures.get("environments") or [figures["environment"]]
-        merged["counted"] |= figures["counted"]
-        for row in figures["rows"]:
-            commit = row.get("commit") or figures["environment"].get("commit")
-            rows[row["program"], row["regime"]] = row | {"commit": commit}
-    order = [(name, regime) for name in ALL for regime in REGIMES]
-    merged["rows"] = [rows[key] for key in order if key in rows]
-    merged["problems"] = [problem for row in merged["rows"] for problem in _problems_of(row)]
-    merged["summary"] = dag_table.summarize(merged["rows"])
-    return merged
-
-
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    dag_options.add_arguments(parser, ALL, DEFAULT_REGIMES, rounds=30, seconds=400)
+    dag_options.add_arguments(parser, ALL, tuple(REGIMES), rounds=30, seconds=400)
     variants = report.names_among(VARIANTS)
     parser.add_argument("--variants", type=variants, default=list(VARIANTS), help=",".join(VARIANTS))
-    merge_help = "measure nothing: show these files as one"
-    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help=merge_help)
     parser.add_argument("--here", action="store_true", help="measure a single program, in this process")
     options = parser.parse_args(arguments)
-    if options.merge:
-        return options
     dag_options.settle(parser, options, fewest_rounds=dag_measure.FEWEST_ROUNDS)
     if options.backend == "cpu":
         options.variants = [name for name in options.variants if name in OURS]
@@ -283,10 +242,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.here:
         problems = measure_here(options.programs[0], options)["problems"]
     else:
-        figures = merge(options.merge) if options.merge else run_all(options)
+        figures = run_all(options)
         problems = figures["problems"]
-        if options.merge:
-            report.write(options.output, **figures)
         if figures["rows"]:
             dag_table.show_all(figures["rows"], figures["summary"])
     return report.status_of(problems)

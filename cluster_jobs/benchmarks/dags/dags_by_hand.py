@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +64,10 @@ class Arrays:
     Args:
         program: What they belong to.
         from_host: Whether dirty inputs and results are copied.
-        whole: Copy all of each result, not one element.
         ahead: The dirty inputs are copied by `reset`, and only results by the runs.
     """
 
-    def __init__(self, program: Program, *, from_host: bool, whole: bool = False, ahead: bool = False) -> None:
+    def __init__(self, program: Program, *, from_host: bool, ahead: bool = False) -> None:
         import cupy
         import cupyx
 
@@ -95,7 +93,7 @@ class Arrays:
                 pinned[...] = array
             for name in program.read_back:
                 array = program.buffers[name]
-                shape = array.shape if whole else (1,) * array.ndim
+                shape = (1,) * array.ndim
                 self.targets[False][name] = np.empty(shape, array.dtype)
                 self.targets[True][name] = cupyx.empty_pinned(shape, array.dtype)
             self._constants -= set(dirty)
@@ -203,19 +201,17 @@ class Issuer:
             self._events[key] = self.arrays.cupy.cuda.Event(disable_timing=True)
         return self._events[key]
 
-    def capture(self, operations: Sequence[Operation]) -> tuple[Any, float]:
-        """A graph of some operations, and how many microseconds it took to capture and to instantiate."""
+    def capture(self, operations: Sequence[Operation]) -> Any:
+        """A graph of some operations."""
         calls = self.calls(dag_schedules.forked(operations))
-        begun = time.perf_counter()
         self.streams[0].begin_capture()
         try:
             issue(calls)
         finally:
             graph = self.streams[0].end_capture()
-        took_us = (time.perf_counter() - begun) * 1e6
         graph.upload(self.streams[0])
         self.streams[0].synchronize()
-        return graph, took_us
+        return graph
 
     def synchronize(self, streams: Sequence[int]) -> list[Call]:
         """The calls that wait for some of the streams."""
@@ -239,7 +235,7 @@ class HandWritten(Variant):
 
     Args:
         name: "a0" (one stream, waited for behind each kernel; pageable memory), "a1" (one stream), "b" (streams and
-            events), "c" (a graph of b's kernels) or "c+copies" (a graph of everything).
+            events), or "c" (a graph of b's kernels).
         arrays: The buffers.
         schedule: Of b.
         from_host: Whether dirty inputs and results are copied.
@@ -260,19 +256,17 @@ class HandWritten(Variant):
             with_copies = dag_schedules.operations_with_copies(program, schedule)
         again = dag_schedules.kernel_operations(schedule, repeated=True)
         count = 1 + max(operation.stream for operation in (*with_copies, *again))
-        is_graph = name in {"c", "c+copies"}
+        is_graph = name == "c"
         #: Streams used, and waits issued in a run of kernels by itself; of a graph only the driver knows.
-        self.num_streams = None if is_graph else len(set(schedule.streams))
+        self.streams = None if is_graph else len(set(schedule.streams))
         self.waits = None if is_graph else dag_schedules.count_waits(once)
-        #: To capture the graph and to make it executable.
-        self.capture_us: float | None = None
         issuer = self.issuer = Issuer(arrays, count, is_pinned=name != "a0", priority=priority)
         if is_graph:
             issue([*issuer.calls(with_copies), *issuer.synchronize(range(count))])  # loads what is loaded at first use
-            graph, self.capture_us = issuer.capture(with_copies if name == "c+copies" else once)
+            graph = issuer.capture(once)
             launch = [(graph.launch, (issuer.streams[0],))]
             self._again = self._once = launch
-            if name == "c" and from_host:
+            if from_host:
                 copies = dag_schedules.operations_with_copies(program, serial)
                 self._once = [
                     *issuer.calls([operation for operation in copies if operation.kind == "copy_in"]),

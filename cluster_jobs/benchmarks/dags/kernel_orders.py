@@ -39,7 +39,7 @@ def measure(name: str, regime: str, options: argparse.Namespace, until: float) -
     if options.backend == "cuda":
         from cluster_jobs.benchmarks.dags.dags_by_hand import Arrays, HandWritten
 
-        arrays = Arrays(program, from_host=kind.from_host, whole=kind.reads_whole)
+        arrays = Arrays(program, from_host=kind.from_host)
         hand.append(HandWritten("b", arrays, schedule_of(name), from_host=kind.from_host))
         first_by_hand = dag_measure.first_results(hand[0], program, from_host=kind.from_host)
     samples: dict[str, list[dict[str, Any]]] = {order: [] for order in options.orders}
@@ -55,7 +55,7 @@ def measure(name: str, regime: str, options: argparse.Namespace, until: float) -
             devices = "cpu:1" if options.backend == "cpu" else "0,"
             celerity.configure(backend=options.backend, devices=devices, kernel_order=order)
             with celerity.Queue() as queue:
-                ours = Ours(program, queue, from_host=kind.from_host, whole=kind.reads_whole)
+                ours = Ours(program, queue, from_host=kind.from_host)
                 ours.reset()
                 first = None if rounds else dag_measure.first_results(ours, program, from_host=kind.from_host)
                 variants = [ours, *hand]

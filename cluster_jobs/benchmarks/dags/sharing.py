@@ -10,8 +10,7 @@
 MP-1 and MP-2 start all programs at the same moment and measure when the last one and the one with the highest priority
 have ended. With --prefetch off, each run copies its inputs from the host; with on, they are on the GPU already. In
 `latency` a small program asks again and again, beside one that fills the GPU. `starvation` shows how the lowest of
-three queues progresses while the highest always has work; with --output, as a plot (PNG and SVG) as well. The inputs of
-these two are always on the GPU.
+three queues progresses while the highest always has work. The inputs of these two are always on the GPU.
 
 Ways: priorities, one runtime with a queue and a priority per program; one, one runtime without priorities; split, in
 the case `latency`, as priorities, with a share of the multiprocessors for the small program; slices, a process per
@@ -36,7 +35,7 @@ from typing import Any
 
 from cluster_jobs.benchmarks import launching, report
 from cluster_jobs.benchmarks.cuda_driver import Driver, count_devices
-from cluster_jobs.benchmarks.dags import sharing_measure, sharing_plot, sharing_table
+from cluster_jobs.benchmarks.dags import sharing_measure, sharing_table
 from cluster_jobs.benchmarks.dags.sharing_measure import ON_CPU, WAYS
 from cluster_jobs.benchmarks.dags.sharing_processes import Job, Setting
 from cluster_jobs.benchmarks.dags.sharing_programs import CASES, SIZES, build, bytes_of
@@ -59,7 +58,7 @@ def _look_at_gpu() -> tuple[int, float | None]:
 
 
 def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, Any]:
-    """A case in one size: its rows, aims and problems."""
+    """A case in one size: its rows and problems."""
     kind = CASES[case]
     is_start = case.startswith("MP")
     setting = Setting(
@@ -68,13 +67,12 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
         build(kind, "tiny"),
         ahead=options.prefetch == "on" or not is_start,
         is_cuda=options.backend == "cuda",
-        inside=options.inside,
         submit=options.submit,
         traces=options.traces,
         share=options.share,
     )
     megabytes = sum(bytes_of(program) for program in setting.programs) / 1e6
-    about = {key: getattr(options, key) for key in ("inside", "submit", "share")}
+    about = {key: getattr(options, key) for key in ("submit", "share")}
     about |= {"case": case, "megabytes": megabytes, "prefetch": "on" if setting.ahead else "off"}
     print(f"{case}: {megabytes:.0f} MB made, {until - time.monotonic():.0f} s left", flush=True)
     chosen = [way for way in options.ways if way != "split" or case == "latency"]
@@ -96,7 +94,6 @@ def measure(case: str, options: argparse.Namespace, until: float) -> dict[str, A
     rows.sort(key=lambda row: order.index(row["way"]))
     return {
         "rows": rows,
-        "aims": [about | aim for aim in sharing_table.aims_of(rows)],
         "problems": [f"{case}, {way}: {text}" for way, text in setting.problems.items()],
     }
 
@@ -117,12 +114,12 @@ def _measure(
 def run_all(options: argparse.Namespace) -> dict[str, Any]:
     """All cases, one after the other."""
     about = {key: getattr(options, key) for key in ("backend", "size", "ways", "rounds", "seconds")}
-    figures: dict[str, Any] = {**about, "rows": [], "aims": [], "problems": []}
+    figures: dict[str, Any] = {**about, "rows": [], "problems": []}
     deadline = time.monotonic() + options.seconds
     for number, case in enumerate(options.case):
         until = time.monotonic() + (deadline - time.monotonic()) / (len(options.case) - number)
         found = measure(case, options, until)
-        sharing_table.show(found["rows"], found["aims"])
+        sharing_table.show(found["rows"])
         for key, items in found.items():
             figures[key] += items
         report.write(options.output, **figures)
@@ -147,12 +144,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", type=_size, help=size_help)
     parser.add_argument("--prefetch", choices=("on", "off"), default="off", help="inputs are on the GPU before a start")
     parser.add_argument("--ways", type=report.names_among(ways), default=list(ways), help=",".join(WAYS))
-    inside_help = "what the processes of slices and mps run"
-    parser.add_argument("--inside", choices=("ours", "hand"), default="ours", help=inside_help)
-    submit_help = (
-        "to one runtime: the steps of all programs in turns, one program after the other, or likewise, but as "
-    )
-    submit_help += "replays of recordings (default turns)"
+    submit_help = "to one runtime: the steps of all programs in turns, or replays of recordings (default turns)"
     parser.add_argument("--submit", choices=SUBMITS, default="turns", help=submit_help)
     share_help = "of the multiprocessors, for the small program of split (default 0.25)"
     parser.add_argument("--share", type=float, default=0.25, help=share_help)
@@ -172,7 +164,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     launching.settle_backend(parser, options, count)
     if options.backend == "cpu":
         options.ways = [way for way in options.ways if way in ON_CPU]
-        if not options.ways or options.inside == "hand":
+        if not options.ways:
             parser.error("MPS and programs by hand need a GPU, and there is none")
     if options.ways == ["split"] and "latency" not in options.case:
         parser.error("the way split measures the case latency only")
@@ -195,9 +187,6 @@ def main(arguments: list[str] | None = None) -> int:
         figures = run_all(options)
     finally:
         signal.signal(signal.SIGTERM, before)
-    progress = [row for row in figures["rows"] if row["case"] == "starvation"]
-    if options.output and progress:
-        report.show_plot(lambda: sharing_plot.save(progress, options.output))
     return report.status_of(figures["problems"])
 
 

@@ -56,13 +56,12 @@ def tasks_of(way: str, setting: Setting, environment: Mapping[str, str]) -> list
     """The processes of a way."""
     numbers = range(len(setting.programs))
     groups = [[number] for number in numbers] if way in {"slices", "mps"} else [list(numbers)]
-    kind = {"streams": "hand", "slices": setting.inside, "mps": setting.inside}.get(way, "ours")
 
     def task_of(group: list[int]) -> Task:
         trace = f"{setting.case.name}-{way}-{'+'.join(map(str, group))}.json"
         return Task(
             name=f"{way} {'+'.join(setting.case.programs[number] for number in group)}",
-            kind=kind,
+            kind="hand" if way == "streams" else "ours",
             numbers=group,
             setting=setting,
             share=setting.share if way == "split" else None,

@@ -58,8 +58,6 @@ class Setting:
     small: list[Program]
     ahead: bool
     is_cuda: bool
-    #: What processes of their own run: "ours" or "hand".
-    inside: str
     #: How one runtime gets the programs; of `SUBMITS`.
     submit: str = "turns"
     #: Where runtimes write their timelines; none without.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-#: How one runtime gets the programs: their steps in turns, one program after the other, or recorded and replayed.
-SUBMITS = ("turns", "whole", "replay")
+#: How one runtime gets the programs: their steps in turns, or recorded and replayed.
+SUBMITS = ("turns", "replay")
 
 
 class Runner(Protocol):
@@ -123,10 +123,6 @@ class OursTogether(Runner):
                 chosen[part].submit_step(step)
                 if step == counts[part] - 1:
                     asked[numbers[part]] = chosen[part].read_back()
-        elif self.submit == "whole":
-            for number in numbers:
-                self._residents[number].run()
-                asked[number] = self._residents[number].read_back()
         else:
             self._replay(numbers, 1)
             asked = {number: self._residents[number].read_back() for number in numbers}
@@ -194,7 +190,7 @@ class HandTogether(Runner):
     """Programs on streams and events by hand, one after the other; all streams of a program have its priority."""
 
     def __init__(
-        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, submit: str = "whole"
+        self, programs: Mapping[int, Program], priorities: Mapping[int, int], *, ahead: bool, submit: str = "turns"
     ) -> None:
         from cluster_jobs.benchmarks.dags.dags_by_hand import Arrays, HandWritten
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The evaluation of `sharing.py`: percentiles, aims and tables."""
+"""The evaluation of `sharing.py`: percentiles and tables."""
 
 from __future__ import annotations
 
@@ -105,93 +105,20 @@ def rows_of_progress(about: Mapping[str, Any], found: Mapping[str, Mapping[str, 
     return rows
 
 
-# ---- aims
-
-
-def _aim(
-    what: str, bound: float, found: float | None, *, is_least: bool = True, best: float | None = None
-) -> dict[str, Any]:
-    """`best` is the value that no way could exceed on this GPU, if that is known."""
-    is_met = None if found is None else found >= bound if is_least else found <= bound
-    return {"what": what, "at_least" if is_least else "at_most": bound, "found": found, "best": best, "is_met": is_met}
-
-
-def _ratio(a: float | None, b: float | None) -> float | None:
-    return a / b if a is not None and b else None
-
-
-def aims_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The aims of a case with one size: what is asked for, what was found, None if it was not measured."""
-    by_way = {row["way"]: row for row in rows}
-
-    def figure(way: str, key: str, part: str | None = None) -> float | None:
-        value = by_way.get(way, {}).get(key)
-        return value if part is None or value is None else value[part]
-
-    def worse(way: str, program: str, unit: str) -> float | None:
-        """The P99 in company over that alone."""
-        return _ratio(figure(way, f"{program}_{unit}", "p99"), figure(way, f"{program}_alone_{unit}", "p99"))
-
-    if not rows:
-        return []
-    case = rows[0]["case"]
-    if case == "starvation":
-        slowest = [min(row["lowest_by_second"]) for row in rows if row["way"] == "priorities"]
-        return [_aim("runs of the lowest program in its slowest second", 1, slowest[0] if slowest else None)]
-    if case == "latency":
-        ratio = _ratio(figure("priorities", "throughput"), figure("mps", "throughput"))
-        best = _ratio(len(CASES[case].programs), figure("mps", "throughput"))
-        return [
-            _aim("throughput of both, priorities over mps", 1.3, ratio, best=best),
-            *(
-                _aim(
-                    f"P99 of the small program, with {words}: in company over alone",
-                    1.05,
-                    worse(way, "small", "us"),
-                    is_least=False,
-                )
-                for way, words in (("priorities", "priorities"), ("split", "a split"))
-            ),
-        ]
-    totals = {way: figure(way, "total_ms", "p50") for way in WAYS}
-    longest = rows[0]["longest"][1]
-    of_highest = worse("priorities", "highest", "ms")
-    return [
-        *(
-            _aim(
-                f"total time, {way} over priorities",
-                bound,
-                _ratio(totals[way], totals["priorities"]),
-                best=_ratio(totals[way], longest),
-            )
-            for way, bound in (("slices", 1.43), ("mps", 1.22))
-        ),
-        _aim("P99 of the highest program, with priorities: in company over alone", 1.05, of_highest, is_least=False),
-    ]
-
-
 # ---- tables
 
 
-def show(rows: Sequence[Mapping[str, Any]], aims: Sequence[Mapping[str, Any]]) -> None:
-    """Print the table of a case, and its aims."""
-    if rows:
-        case, first = rows[0]["case"], rows[0]
-        title = f"{case}, {first['megabytes']:.0f} MB, prefetch {first['prefetch']}: {CASES[case].what}"
-        columns = {"starvation": _PROGRESS, "latency": _LATENCY}.get(case, _STARTS)
-        told = [{**row, "name": WAYS[row["way"]], **(_start(row, first) if columns is _STARTS else {})} for row in rows]
-        report.show_rows(title, [(heading.format_map(first), text) for heading, text in columns], told)
-        if "longest" in first:
-            print(
-                f"The longest program takes {report.duration(first['longest'][1])} ms at least: {first['longest'][0]}"
-            )
-    lines = []
-    for aim in aims:
-        sign, bound = ("≥", aim["at_least"]) if "at_least" in aim else ("≤", aim["at_most"])
-        verdict = {None: "not measured", True: "met", False: "missed"}[aim["is_met"]]
-        lines.append([aim["what"], f"{sign} {bound}", report.number(aim["found"]), report.number(aim["best"]), verdict])
-    if lines:
-        report.show("Aims", ("", "aim", "found", "possible", ""), lines)
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the table of a case."""
+    if not rows:
+        return
+    case, first = rows[0]["case"], rows[0]
+    title = f"{case}, {first['megabytes']:.0f} MB, prefetch {first['prefetch']}: {CASES[case].what}"
+    columns = {"starvation": _PROGRESS, "latency": _LATENCY}.get(case, _STARTS)
+    told = [{**row, "name": WAYS[row["way"]], **(_start(row, first) if columns is _STARTS else {})} for row in rows]
+    report.show_rows(title, [(heading.format_map(first), text) for heading, text in columns], told)
+    if "longest" in first:
+        print(f"The longest program takes {report.duration(first['longest'][1])} ms at least: {first['longest'][0]}")
 
 
 def _start(row: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,16 +10,15 @@ is a task per point, a few points per device, and a task reads what the pattern 
 (trivial), its neighbours (stencil_1d), a butterfly partner (fft), its parent (tree), or everything (all_to_all). The
 kernel computes for a number of iterations, from about 1 ms on GPUs or 8 ms on CPUs downwards; full efficiency is the
 best rate that any of the programs reached on as many devices. Ours runs as one process and as one rank per device, as
-a plain loop and with `queue.replay`. By hand there is mpi4py with CuPy, with and without NCCL, on CPUs with NumPy, and
-there Dask as well, if it is installed. Results of all programs are compared with NumPy before they are timed. All
-programs run once before any runs again; medians count.
+a plain loop and with `queue.replay`. By hand there is mpi4py with CuPy, with and without NCCL, on CPUs with NumPy.
+Results of all programs are compared with NumPy before they are timed. All programs run once before any runs again;
+medians count.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import statistics
 import sys
@@ -56,8 +55,6 @@ PROGRAMS = (
     Program("mpi4py + NumPy", "mpi-numpy", "rank", ("cpu",)),
     Program("mpi4py + CuPy", "mpi-cupy", "rank", ("cuda",)),
     Program("CuPy + NCCL", "nccl", "rank", ("cuda",)),
-    Program("Dask, threads", "dask-threads", "process", ("cpu",)),
-    Program("Dask, processes", "dask-processes", "process", ("cpu",)),
 )
 
 
@@ -182,9 +179,6 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only:
         return measure_here(options)
     programs = [program for program in PROGRAMS if options.backend in program.backends]
-    if options.backend == "cpu" and importlib.util.find_spec("distributed") is None:
-        print("Dask is not installed (pip install 'celerity_py[bench]'): its columns are left out.", flush=True)
-        programs = [program for program in programs if not program.only.startswith("dask")]
     sweeps, problems = measure(programs, options)
     rows = evaluate(sweeps)
     show(rows, options.tasks_per_device)

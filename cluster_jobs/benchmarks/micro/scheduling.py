@@ -14,8 +14,15 @@ import statistics
 from typing import Any
 
 from cluster_jobs.benchmarks import report
-from cluster_jobs.benchmarks.internals import _native_testing
 from cluster_jobs.benchmarks.micro import celerity_reference as reference
+
+try:
+    from celerity_py import _native_testing
+except ImportError as error:
+    raise SystemExit(
+        "This benchmark calls parts of the native core that no wheel contains. "
+        "Build them in a checkout: with 'make native', or with 'pip install --editable .'."
+    ) from error
 
 
 def measure(topology: str, ranks: int, devices: int, level: str, rounds: int) -> dict[str, Any]:
