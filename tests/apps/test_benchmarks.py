@@ -22,7 +22,6 @@ from cluster_jobs.benchmarks.dags import dag_suite
 from cluster_jobs.benchmarks.granularity import metg, metg_mpi, task_patterns
 from cluster_jobs.benchmarks.micro import dispatch
 from cluster_jobs.benchmarks.scaling import other_ways, scaling_apps, scaling_plot, strong_scaling
-from cluster_jobs.benchmarks.scaling.peers import __main__ as driver
 from cluster_jobs.benchmarks.scaling.peers import matmul
 from cluster_jobs.benchmarks.scaling.peers.__main__ import PEERS, PROGRAMS
 
@@ -126,14 +125,6 @@ def test_the_share_of_the_limit_is_that_of_as_many_gpus() -> None:
     assert [row["limit_per_s"] for row in rows] == [8e12, 12e12]
     shares = [[program["share_of_limit"] for program in row["programs"].values()] for row in rows]
     assert shares == [[pytest.approx(0.5), pytest.approx(0.25)], [pytest.approx(1.0), pytest.approx(1 / 3)]]
-
-
-@pytest.mark.parametrize("name", ["matmul", "nbody", "rsim", "wave_sim"])
-def test_the_work_of_a_step_is_what_the_program_by_hand_counts(name: str) -> None:
-    app = scaling_apps.APPS[name]
-    problem = PEERS[name].problem(driver.parsed([name, "process", "--size", "2000"]))
-    counted = app.work({"size": 2000, **problem.extents()})
-    assert float(problem.rate(counted / 50e6)) == pytest.approx(50)  # trillions per second
 
 
 def test_files_of_several_runs_are_merged_into_one_table_and_plot(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 from celerity_py.cuda import compilation
 from celerity_py.kernels import CudaKernel
 from cluster_jobs.benchmarks.scaling.peers import __main__ as driver
-from cluster_jobs.benchmarks.scaling.peers import batches, kernels, slabs_nccl
+from cluster_jobs.benchmarks.scaling.peers import kernels, slabs
 from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each
 
 if TYPE_CHECKING:
@@ -54,13 +54,7 @@ def test_a_check_that_numpy_takes_too_long_for_is_refused() -> None:
 class Counter(Problem):
     """Each GPU counts the steps of each parity."""
 
-    default_size, size_help, rate_name = 1, "nothing", "rate"
-
-    def title(self) -> str:
-        return "Counters"
-
-    def rate(self, us_per_step: float) -> str:
-        return "1"
+    default_size, size_help = 1, "nothing"
 
     def verdict(self, results: Sequence[NDArray[Any]], steps: int) -> int:
         self.seen = (np.concatenate(results).tolist(), steps)
@@ -98,7 +92,7 @@ class GoingOn(Counter):
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, problem in (("counter", Counter), ("going_on", GoingOn)):
-        monkeypatch.setitem(driver.PEERS, name, driver.Peer(problem, CountingGpu, slabs_nccl.Rank))
+        monkeypatch.setitem(driver.PEERS, name, driver.Peer(problem, CountingGpu, slabs.Rank))
     monkeypatch.setitem(sys.modules, "cupy", None)
 
 
@@ -141,8 +135,13 @@ def test_the_faster_variant_is_timed_in_steps_of_both_parities(*, are_long: bool
         time.sleep(1e-3)
 
     options = argparse.Namespace(steps=3, batches=2, seconds=60.0)
-    variants = {"slow": slow, "fast": parities.append}
-    best, times = batches.time_variants(variants, options, lambda: None, are_long=are_long)
+    run: Any = SimpleNamespace(
+        variants={"slow": slow, "fast": parities.append},
+        finish=lambda: None,
+        agree=lambda value: value,
+        slowest=lambda value: value,
+    )
+    best, times = driver.time_variants(run, options, are_long=are_long)
     assert best == "fast"
     assert len(times) == 2
     steps = 3 if are_long else 4

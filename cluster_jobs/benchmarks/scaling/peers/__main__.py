@@ -5,8 +5,8 @@
     mpirun -n 4 python -m cluster_jobs.benchmarks.scaling.peers wave_sim rank
 
 In layout `process`, one process drives all GPUs with streams, events and peer copies. In layout `rank`, each GPU has a
-rank of its own, and data travels through NCCL. Kernels are compiled as the runtime compiles them. The modules
-`…_process`, `…_nccl` and `gathers` say how each program does it.
+rank of its own, and data travels through NCCL. Kernels are compiled as the runtime compiles them. The modules `slabs`,
+`gathers` and `matmul` say how each program does it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,14 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster_jobs.benchmarks import cuda_driver, report
-from cluster_jobs.benchmarks.scaling.peers import (
-    batches,
-    blur,
-    bodies,
-    gathers,
-    light,
-    matmul,
-    matmul_nccl,
-    matmul_process,
-    ranks,
-    slabs_nccl,
-    slabs_process,
-    wave,
-)
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Worker
+from cluster_jobs.benchmarks.scaling.peers import bodies, gathers, light, matmul, ranks, slabs, stencils
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -49,16 +37,23 @@ class Peer(NamedTuple):
 
 
 PEERS = {
-    "convolution": Peer(blur.Blur, slabs_process.Gpu, slabs_nccl.Rank),
-    "matmul": Peer(matmul.Products, matmul_process.Gpu, matmul_nccl.Rank),
+    "convolution": Peer(stencils.Blur, slabs.Gpu, slabs.Rank),
+    "matmul": Peer(matmul.Products, matmul.Gpu, matmul.Rank),
     "nbody": Peer(bodies.Bodies, gathers.Gpu, gathers.Rank),
     "rsim": Peer(light.Light, light.Gpu, light.Rank),
-    "wave_sim": Peer(wave.Wave, slabs_process.Gpu, slabs_nccl.Rank),
+    "wave_sim": Peer(stencils.Wave, slabs.Gpu, slabs.Rank),
 }
 PROGRAMS = {
     "process": "one process, CuPy with peer copies and events",
     "rank": "one rank per GPU, CuPy + mpi4py + NCCL",
 }
+
+
+def chosen(variants: dict[str, Step], overlap: str) -> dict[str, Step]:
+    """The variants that `--overlap` leaves; a program with a single one has that."""
+    if overlap == "auto" or len(variants) == 1:
+        return variants
+    return {name: step for name, step in variants.items() if (name == "plain") == (overlap == "off")}
 
 
 class Run:
@@ -78,8 +73,7 @@ class Run:
             self.workers = [peer.gpu(problem, device, self.gpus) for device in range(self.gpus)]
         for worker in self.workers:
             worker.connect(self.workers)
-        variants = type(self.workers[0]).variants(self.workers)
-        self.variants = batches.chosen(variants, problem.options.overlap)
+        self.variants = chosen(type(self.workers[0]).variants(self.workers), problem.options.overlap)
 
     def finish(self) -> None:
         """Wait for all GPUs of this process, and for the other ranks."""
@@ -129,6 +123,41 @@ def check(problem: Problem, run: Run) -> int:
     return int(run.agree(status))
 
 
+def time_variants(run: Run, options: argparse.Namespace, *, are_long: bool) -> tuple[str, list[float]]:
+    """Time batches of the fastest variant.
+
+    Args:
+        run: The variants, and who computes them.
+        options: `steps`, `batches` and `seconds` of the command line.
+        are_long: One step warms up, and one batch chooses; batches may have an odd number of steps.
+
+    Returns:
+        The name of the variant, and microseconds per step of each batch.
+    """
+    steps = options.steps if are_long else options.steps + options.steps % 2
+    warm_up, num_trials, steps_of_trial = (1, 1, steps) if are_long else (20, 2, max(20, steps // 4 * 2))
+
+    def batch(step: Step, count: int) -> float:
+        parities = [number % 2 for number in range(count)]
+        run.finish()
+        begun = time.perf_counter()
+        for parity in parities:
+            step(parity)
+        run.finish()
+        return run.slowest((time.perf_counter() - begun) * 1e6 / count)
+
+    trials = {}
+    for name, step in run.variants.items():
+        batch(step, warm_up)
+        trials[name] = min(batch(step, steps_of_trial) for _ in range(num_trials))
+    best = run.agree(min(trials, key=lambda name: trials[name]))
+    deadline = time.perf_counter() + options.seconds
+    times: list[float] = []
+    while run.agree(not times or (len(times) < options.batches and time.perf_counter() < deadline)):
+        times.append(batch(run.variants[best], steps))
+    return best, times
+
+
 def show(problem: Problem, gpus: int, variant: str, times: Sequence[float]) -> None:
     """Print the table, and write the JSON file if there is to be one.
 
@@ -140,10 +169,10 @@ def show(problem: Problem, gpus: int, variant: str, times: Sequence[float]) -> N
     """
     options = problem.options
     program, median = PROGRAMS[options.layout], statistics.median(times)
-    columns = ("GPUs", "variant", "µs per step", "min to max", "batches", problem.rate_name)
+    columns = ("GPUs", "variant", "µs per step", "min to max", "batches")
     spread = f"{min(times):.1f} to {max(times):.1f}"
-    line = (str(gpus), variant, f"{median:.1f}", spread, str(len(times)), problem.rate(median))
-    report.show(f"{problem.title()}, {program}", columns, [line], num_names=0)
+    line = (str(gpus), variant, f"{median:.1f}", spread, str(len(times)))
+    report.show(f"{options.app} {options.size}, {program}", columns, [line], num_names=0)
     if options.output:
         figures = {
             "program": program,
@@ -195,9 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = Run(peer, problem)
     if options.check:
         return check(problem, run)
-    best, times = batches.time_variants(
-        run.variants, options, run.finish, run.agree, run.slowest, are_long=problem.has_long_steps
-    )
+    best, times = time_variants(run, options, are_long=problem.has_long_steps)
     if run.comm is None or run.comm.rank == 0:
         show(problem, run.gpus, best, times)
     return 0

@@ -7,18 +7,14 @@ The acceleration is computed by the source of `cluster_jobs/apps/nbody.py` itsel
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import celerity_py as celerity
 from cluster_jobs.benchmarks.scaling.peers import gathers, kernels
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
-import nbody
+from cluster_jobs.benchmarks.scaling.peers.applications import nbody
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,7 +119,6 @@ class Bodies(gathers.GatheredProblem):
     """
 
     default_size, size_help = 131072, "bodies; for --check up to 4096"
-    rate_name = "TFLOP/s at 20 per pair"
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
@@ -133,14 +128,6 @@ class Bodies(gathers.GatheredProblem):
     def share(self, device: int, part: int, parts: int) -> Share:
         """The bodies of a GPU."""
         return Share(device, self.options.size, part, parts)
-
-    def title(self) -> str:
-        """The heading of the table."""
-        return f"N-body, {self.options.size} bodies, float32"
-
-    def rate(self, us_per_step: float) -> str:
-        """Trillions of operations per second."""
-        return f"{20 * self.options.size**2 / us_per_step / 1e6:.1f}"
 
     def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
         """Compare with NumPy in float64; the exit status."""

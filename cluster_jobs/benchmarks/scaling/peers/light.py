@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 import celerity_py as celerity
 from cluster_jobs.benchmarks.scaling.peers import gathers, kernels
+from cluster_jobs.benchmarks.scaling.peers.applications import room, rsim
 from cluster_jobs.benchmarks.scaling.peers.problem import Step, on_each
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
-import room
-import rsim
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -175,7 +170,6 @@ class Light(gathers.GatheredProblem):
     """A room of about as many patches as are asked for, and an even number of steps."""
 
     default_size, size_help = 16384, "patches of the room, about"
-    rate_name = "TB/s at 5 bytes per pair"
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
@@ -194,14 +188,6 @@ class Light(gathers.GatheredProblem):
     def extents(self) -> dict[str, int]:
         """The patches that there are."""
         return {"patches": len(self.scene.emission)}
-
-    def title(self) -> str:
-        """The heading of the table."""
-        return f"RSim, {len(self.scene.emission)} patches, {self.options.steps} steps"
-
-    def rate(self, us_per_step: float) -> str:
-        """Terabytes per second."""
-        return f"{5 * len(self.scene.emission) ** 2 / us_per_step / 1e6:.2f}"
 
     def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
         """Compare the histories of all GPUs with each other, and with NumPy; the exit status."""

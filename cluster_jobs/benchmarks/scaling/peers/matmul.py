@@ -2,28 +2,26 @@
 """Matrix products by hand: the kernel, the rows of one GPU, and the problem.
 
 D = A (B C) in float64, with kernel and factors of `cluster_jobs/apps/matmul.py`. Each GPU computes some rows of B C and
-of D, and keeps the whole of C and of B C; the rows of B C travel in bands, each as soon as it is computed.
+of D, and keeps the whole of C and of B C. It gives its rows of B C to all others behind the first product, or each band
+of rows behind the kernel that computes it, on streams of their own, while the next band is computed. In one process
+these are copies. With one rank per GPU, they are broadcasts by NCCL.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import celerity_py as celerity
-from cluster_jobs.benchmarks.scaling.peers import kernels
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, rows_of
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
-import frame
-import matmul
+from cluster_jobs.benchmarks.scaling.peers import kernels, ranks
+from cluster_jobs.benchmarks.scaling.peers.applications import frame, matmul
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, others_of, reach, rows_of
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
     from numpy.typing import NDArray
 
 #: Bands that the rows of a GPU are cut into if transfers overlap with computing.
@@ -107,7 +105,6 @@ class Products(Problem):
     """D = A (B C)."""
 
     default_size, size_help, default_steps = 8192, "rows and columns of each matrix", 2
-    rate_name = "TFLOP/s"
     has_long_steps = True
 
     @property
@@ -115,14 +112,119 @@ class Products(Problem):
         """Of any number: each step computes the same."""
         return int(self.options.steps)
 
-    def title(self) -> str:
-        """The heading of the table."""
-        return f"Two products of {self.options.size} x {self.options.size} float64"
-
-    def rate(self, us_per_step: float) -> str:
-        """Trillions of operations per second."""
-        return f"{4 * float(self.options.size) ** 3 / us_per_step / 1e6:.2f}"
-
     def verdict(self, results: Sequence[NDArray[np.float64]], steps: int) -> int:
         """Compare with NumPy; the exit status."""
         return int(not frame.agrees(np.concatenate(results), matmul.reference(self.options.size)))
+
+
+class Gpu(Worker):
+    """The share of one GPU, its streams and its events."""
+
+    def __init__(self, problem: Products, device: int, parts: int) -> None:
+        import cupy
+
+        self.runtime = cupy.cuda.runtime
+        self.device, self.size, self.parts = device, problem.options.size, parts
+        with cupy.cuda.Device(device):
+            reach(others_of(device, parts))
+            self.share = Share(device, self.size, device, parts)
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.computed = cupy.cuda.Event(disable_timing=True)
+            #: The other GPUs may overwrite what this one reads of B C.
+            self.read = cupy.cuda.Event(disable_timing=True)
+            #: By other GPU: a stream for copies there, and the event behind them.
+            self.copies = {
+                other: (cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(disable_timing=True))
+                for other in others_of(device, parts)
+            }
+            self.streams = (self.stream, *(stream for stream, _ in self.copies.values()))
+            self.runtime.deviceSynchronize()
+
+    def first_product(self, gpus: list[Gpu], num_bands: int) -> None:
+        """Enqueue this GPU's rows of B C, and their copies to the others, in so many bands."""
+        self.runtime.setDevice(self.device)
+        for other, (stream, _) in self.copies.items():
+            stream.wait_event(gpus[other].read)
+        for first, end in bands_of(self.device, self.parts, self.size, num_bands):
+            if first == end:
+                continue
+            self.share.first_product((first, end), self.stream)
+            self.computed.record(self.stream)
+            size_bytes = (end - first) * self.share.row_bytes
+            for other, (stream, _) in self.copies.items():
+                stream.wait_event(self.computed)
+                target = gpus[other].share.address(first)
+                kind = self.runtime.memcpyDeviceToDevice
+                self.runtime.memcpyAsync(target, self.share.address(first), size_bytes, kind, stream.ptr)
+        for stream, arrived in self.copies.values():
+            arrived.record(stream)
+
+    def second_product(self, gpus: list[Gpu]) -> None:
+        """Enqueue this GPU's rows of D behind the copies from the others. Its own copies end before the next step."""
+        self.runtime.setDevice(self.device)
+        for other in self.copies:
+            self.stream.wait_event(gpus[other].copies[self.device][1])
+        self.share.second_product(self.stream)
+        self.read.record(self.stream)
+        for _, arrived in self.copies.values():
+            self.stream.wait_event(arrived)
+
+    @classmethod
+    def variants(cls, workers: list[Gpu]) -> dict[str, Step]:
+        """By name, the ways to enqueue both products on all GPUs."""
+
+        def both_products(num_bands: int) -> None:
+            for gpu in workers:
+                gpu.first_product(workers, num_bands)
+            for gpu in workers:
+                gpu.second_product(workers)
+
+        return variants_of(both_products)
+
+
+class Rank(Worker):
+    """The share of this rank and its streams."""
+
+    def __init__(self, problem: Products, comm: MPI.Comm) -> None:
+        import cupy
+        from cupy.cuda import nccl
+
+        device = ranks.use_gpu(comm)
+        self.comm, self.nccl, self.size = comm, nccl, problem.options.size
+        self.share = Share(device, self.size, comm.rank, comm.size)
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.messages = cupy.cuda.Stream(non_blocking=True)
+        self.streams = (self.stream, self.messages)
+        self.computed = cupy.cuda.Event(disable_timing=True)
+        self.arrived = cupy.cuda.Event(disable_timing=True)
+        cupy.cuda.runtime.deviceSynchronize()
+        self.communicator = ranks.connect(comm)
+
+    def step(self, num_bands: int) -> None:
+        """Enqueue both products; the rows of B C travel in so many bands."""
+        bands = [bands_of(rank, self.comm.size, self.size, num_bands) for rank in range(self.comm.size)]
+        for index in range(num_bands):
+            self.share.first_product(bands[self.comm.rank][index], self.stream)
+            if self.communicator is not None:
+                self._exchange([spans[index] for spans in bands])
+        if self.communicator is not None:
+            self.arrived.record(self.messages)
+            self.stream.wait_event(self.arrived)
+        self.share.second_product(self.stream)
+
+    def _exchange(self, bands: list[tuple[int, int]]) -> None:
+        """Enqueue broadcasts of a band of each rank, behind the kernels."""
+        nccl, pointer = self.nccl, self.messages.ptr
+        self.computed.record(self.stream)
+        self.messages.wait_event(self.computed)
+        nccl.groupStart()
+        for rank, (first, end) in enumerate(bands):
+            if first < end:
+                address, count = self.share.address(first), (end - first) * self.size
+                self.communicator.bcast(address, count, nccl.NCCL_FLOAT64, rank, pointer)
+        nccl.groupEnd()
+
+    @classmethod
+    def variants(cls, workers: list[Rank]) -> dict[str, Step]:
+        """By name, the ways to enqueue both products."""
+        return variants_of(workers[0].step)

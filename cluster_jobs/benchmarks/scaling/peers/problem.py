@@ -27,8 +27,6 @@ class Problem(ABC):
     default_size: ClassVar[int]
     size_help: ClassVar[str]
     default_steps: ClassVar[int] = 200
-    #: Heading of the last column of the table, which has the text of `rate`.
-    rate_name: ClassVar[str]
     #: Steps are so long that few of them are timed.
     has_long_steps: ClassVar[bool] = False
     #: Each check begins with the initial contents; otherwise where the check of the variant before has ended.
@@ -45,14 +43,6 @@ class Problem(ABC):
     def extents(self) -> dict[str, int]:
         """Extents besides the size, for the figures."""
         return {}
-
-    @abstractmethod
-    def title(self) -> str:
-        """The heading of the table."""
-
-    @abstractmethod
-    def rate(self, us_per_step: float) -> str:
-        """The figure of the last column."""
 
     @abstractmethod
     def verdict(self, results: Sequence[NDArray[Any]], steps: int) -> int:

@@ -3,6 +3,10 @@
 
 In a step of parity p, array p of a slab is read and array 1 - p written. Rows 0 to `halo` - 1 and the last `halo` rows
 belong to the neighbours, or to nobody.
+
+In one process, a GPU's stream copies the border rows into the halos of the neighbours after its kernel, and the streams
+of the neighbours wait for an event behind the copies. With one rank per GPU, NCCL exchanges the rows. Or the border
+rows are computed first, and exchanged behind the interior on a stream of their own.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from cluster_jobs.benchmarks.scaling.peers import kernels
-from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each, rows_of
+from cluster_jobs.benchmarks.scaling.peers import kernels, ranks
+from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker, on_each, reach, rows_of
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
     from numpy.typing import NDArray
 
     from celerity_py.kernels import Kernel
@@ -146,3 +151,77 @@ class SlabWorker(Worker):
     def variants(cls, workers: list[Self]) -> dict[str, Step]:
         """By name, the ways to enqueue a step on all GPUs of this process."""
         return {"plain": on_each(workers, cls.plain), "overlapped": on_each(workers, cls.overlapped)}
+
+
+class Gpu(SlabWorker):
+    """The slab of one GPU, its streams and its events."""
+
+    def __init__(self, problem: SlabProblem, device: int, parts: int) -> None:
+        import cupy
+
+        self.runtime = cupy.cuda.runtime
+        self.device, self.halo = device, problem.halo
+        with cupy.cuda.Device(device):
+            reach(neighbour for neighbour in (device - 1, device + 1) if 0 <= neighbour < parts)
+            super().__init__(Slab(problem, device, device, parts))
+            #: By parity of the step: its kernel has read its halo, and its rows have reached the neighbours.
+            self.arrived = [cupy.cuda.Event(disable_timing=True) for _ in (0, 1)]
+        self.neighbours: list[Gpu] = []
+        #: By parity of the written array: (destination, source).
+        self.copies: list[list[tuple[int, int]]] = [[], []]
+
+    def connect(self, workers: list[Gpu]) -> None:
+        """Find the rows of the neighbours."""
+        for step, (own, _) in exchanged_rows(self.share, self.halo).items():
+            if not 0 <= self.device + step < len(workers):
+                continue
+            neighbour = workers[self.device + step]
+            self.neighbours.append(neighbour)
+            _, halo = exchanged_rows(neighbour.share, self.halo)[-step]
+            for parity in (0, 1):
+                self.copies[parity].append((neighbour.share.address(parity, halo), self.share.address(parity, own)))
+
+    def begin(self, parity: int, stream: Any) -> None:
+        """Make the stream wait for the rows of the neighbours."""
+        self.runtime.setDevice(self.device)
+        for neighbour in self.neighbours:
+            stream.wait_event(neighbour.arrived[1 - parity])
+
+    def exchange(self, parity: int, stream: Any) -> None:
+        """Enqueue the copies of border rows into the neighbours' halos."""
+        runtime, size_bytes = self.runtime, 4 * self.halo * self.share.row_elements
+        for destination, source in self.copies[1 - parity]:
+            runtime.memcpyAsync(destination, source, size_bytes, runtime.memcpyDeviceToDevice, stream.ptr)
+        self.arrived[parity].record(stream)
+
+
+class Rank(SlabWorker):
+    """The slab of this rank, its streams, and its neighbours."""
+
+    def __init__(self, problem: SlabProblem, comm: MPI.Comm) -> None:
+        from cupy.cuda import nccl
+
+        super().__init__(Slab(problem, ranks.use_gpu(comm), comm.rank, comm.size))
+        self.nccl = nccl
+        self.count = problem.halo * self.share.row_elements
+        self.communicator = ranks.connect(comm)
+        #: By parity of the written array: (neighbour, address to send, address to receive).
+        self._exchanges = [
+            [
+                (comm.rank + step, self.share.address(parity, own), self.share.address(parity, halo))
+                for step, (own, halo) in exchanged_rows(self.share, problem.halo).items()
+                if 0 <= comm.rank + step < comm.size
+            ]
+            for parity in (0, 1)
+        ]
+
+    def exchange(self, parity: int, stream: Any) -> None:
+        """Enqueue the exchange of border rows after a step of this parity."""
+        if self.communicator is None:
+            return
+        nccl, count, pointer = self.nccl, self.count, stream.ptr
+        nccl.groupStart()
+        for neighbour, own, halo in self._exchanges[1 - parity]:
+            self.communicator.send(own, count, nccl.NCCL_FLOAT32, neighbour, pointer)
+            self.communicator.recv(halo, count, nccl.NCCL_FLOAT32, neighbour, pointer)
+        nccl.groupEnd()

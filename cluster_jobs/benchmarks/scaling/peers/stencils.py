@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Convolution by hand: the problem. Kernel, pixels and weights are those of `cluster_jobs/apps/convolution.py`."""
+"""WaveSim and convolution by hand: the problems. Kernels and initial states are those of the applications."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import celerity_py as celerity
+from cluster_jobs.benchmarks.scaling.peers.applications import convolution, frame, wave_sim
 from cluster_jobs.benchmarks.scaling.peers.slabs import SlabProblem
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "apps"))  # applications import their frame as scripts do
-import convolution
-import frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,11 +21,40 @@ if TYPE_CHECKING:
 RADIUS = 4  # as the application has it
 
 
+class Wave(SlabProblem):
+    """A pond."""
+
+    default_size, size_help = 16384, "cells along each side of the pond"
+    halo = 1
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.shape = (options.size, options.size)
+
+    def rows(self, first: int, end: int) -> NDArray[np.float32]:
+        """The height of the water in some rows."""
+        size = self.options.size
+        return wave_sim.drops(celerity.Box((first, 0), (end, size)), size)
+
+    def kernel_for(self, elements: int) -> Kernel:
+        """That of the application."""
+        kernel: Kernel = wave_sim.wave_step(wave_sim.best_rows(elements))
+        return kernel
+
+    def constant(self) -> Any:
+        """The squared Courant number."""
+        return wave_sim.COURANT_SQUARED
+
+    def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
+        """Compare with NumPy; the exit status."""
+        expected = wave_sim.reference(self.options.size, steps)
+        return int(not frame.agrees(np.concatenate(results), expected))
+
+
 class Blur(SlabProblem):
     """A picture out of focus."""
 
     default_size, size_help = 8192, "height of the picture; it is 4/3 as wide"
-    rate_name = "billions of pixels/s"
     halo = RADIUS
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -50,15 +75,6 @@ class Blur(SlabProblem):
     def constant(self) -> Any:
         """The weights."""
         return convolution.gaussian(RADIUS)
-
-    def title(self) -> str:
-        """The heading of the table."""
-        height, width = self.shape
-        return f"Convolution of {height} x {width} pixels, radius {RADIUS}"
-
-    def rate(self, us_per_step: float) -> str:
-        """Billions of pixels per second."""
-        return f"{self.picture.size / us_per_step / 1e3:.1f}"
 
     def verdict(self, results: Sequence[NDArray[np.float32]], steps: int) -> int:
         """Compare with NumPy; the exit status."""
