@@ -20,11 +20,13 @@ from typing import Any, Final
 
 from celerity_py.cuda.compilation import cache_folder
 from celerity_py.cuda.kernel_folder import open_folder
+from celerity_py.scheduler.errors import InternalError
 
 _log = logging.getLogger(__name__)
 
 _LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _NUM_PARAMETERS: Final = 5
+_FOREIGN: Final = ("numba_", "NRT_")
 _WAYS: Final = 3  # of LLVM to optimize
 
 
@@ -53,6 +55,7 @@ def compile_for_cpu(text: str, name: str, num_passes: int, *, folder: Path | Non
 
     Raises:
         ImportError: If numba is not installed.
+        InternalError: If the result would need numba to run.
     """
     if num_passes == 0:
         return CpuKernel((), None)
@@ -125,7 +128,35 @@ def translate(text: str, names: list[str]) -> tuple[list[str], Any]:
     module = binding.parse_assembly(functions[0].inspect_llvm())
     for function in functions[1:]:
         module.link_in(binding.parse_assembly(function.inspect_llvm()))
+    module.link_in(binding.parse_assembly(_gil_functions()))
+    foreign = [one.name for one in module.functions if one.is_declaration and one.name.startswith(_FOREIGN)]
+    if foreign:
+        raise InternalError(f"A fused kernel calls {', '.join(foreign)} of numba. This is a bug in celerity_py.")
     return [function.native_name for function in functions], module
+
+
+def _gil_functions() -> str:
+    """Numba's functions around the report of an exception, as text for LLVM.
+
+    No kernel raises one. But a process without numba lacks them, and LLVM then leaves all addresses in the code null.
+    """
+    from llvmlite import ir
+
+    number = ir.IntType(32)
+    module = ir.Module()
+    ensure, release = (
+        ir.Function(module, ir.FunctionType(ir.VoidType(), [number.as_pointer()]), f"numba_gil_{name}")
+        for name in ("ensure", "release")
+    )
+    python_ensure = ir.Function(module, ir.FunctionType(number, []), "PyGILState_Ensure")
+    python_release = ir.Function(module, ir.FunctionType(ir.VoidType(), [number]), "PyGILState_Release")
+    builder = ir.IRBuilder(ensure.append_basic_block())
+    builder.store(builder.call(python_ensure, []), ensure.args[0])
+    builder.ret_void()
+    builder = ir.IRBuilder(release.append_basic_block())
+    builder.call(python_release, [builder.load(release.args[0])])
+    builder.ret_void()
+    return str(module)
 
 
 def _split(contents: bytes) -> tuple[list[str], bytes]:

@@ -19,6 +19,7 @@ from tests.support.fused_cpu_kernels import make_cpu_kernel, run_on_cpu
 from tests.support.fused_kernels import Access
 
 pytest.importorskip("numba")
+ROOT = Path(__file__).parents[4]
 BOX = Box((1, 1), (9, 49))
 
 
@@ -97,14 +98,30 @@ def test_a_function_that_stores_nothing_has_no_pass(tmp_path: Path) -> None:
 
 
 def test_numba_is_imported_for_a_compilation_only(tmp_path: Path) -> None:
-    kernel = make_cpu_kernel(_smooth, BOX, *_fields())
+    def exponential(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = 0
+        u[1:2] = np.exp(v[1:2])  # of another library, in several loops
+
+    kernel = make_cpu_kernel(exponential, BOX, *_fields("f8"))
     _compile(kernel, tmp_path)
-    program = (
-        "import pathlib, sys\n"
-        "from celerity_py.cpu.compilation import compile_for_cpu\n"
-        "import celerity_py.fusion.cpu_kernels\n"
-        "assert 'llvmlite' not in sys.modules\n"
-        f"compile_for_cpu({kernel.text!r}, 'kernel', 1, folder=pathlib.Path({str(tmp_path)!r}))\n"
-        "assert 'llvmlite' in sys.modules and 'numba' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    program = f"""
+import pathlib, sys
+import numpy as np
+from celerity_py import Box
+from celerity_py.cpu.compilation import compile_for_cpu
+from tests.support.fused_cpu_kernels import make_cpu_kernel, run_on_cpu
+from tests.support.fused_kernels import Access
+
+def exponential(chunk, u, v):
+    u[chunk.box] = 0
+    u[1:2] = np.exp(v[1:2])
+
+fields = [Access(np.ones((10, 50))) for _ in range(2)]
+kernel = make_cpu_kernel(exponential, Box((1, 1), (9, 49)), *fields)
+assert "llvmlite" not in sys.modules
+compiled = compile_for_cpu(kernel.text, "kernel", 1, folder=pathlib.Path({str(tmp_path)!r}))
+assert "llvmlite" in sys.modules and "numba" not in sys.modules
+run_on_cpu(compiled, kernel, fields)
+np.testing.assert_allclose(fields[0].array[1:2], np.e)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=ROOT)
