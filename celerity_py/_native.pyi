@@ -834,6 +834,18 @@ class FusedLaunch(NativeKernel):
         strides), in bytes.
         """
 
+    def scratch_bytes(self, chunk: Box) -> int:
+        """The scratch memory that a chunk needs."""
+
+    def launches(self, chunk: Box, places: Sequence[tuple[int, Box] | None], scalars: bytes, scratch: int) -> list[tuple[list[int], list[int], list[int], list[int], bytes, list[int]]]:
+        """
+        What the passes of a chunk are launched with, in their order, for whoever launches them by hand. Passes without items are left out.
+
+        places: by access, the address of an allocation and where it lies in its buffer; None for an empty access. scratch: the address of memory of `scratch_bytes`.
+
+        Returns (functions, bounds of the items, grid, block, the parameter block, and the words in it at which strides, numbers and scalars begin) each.
+        """
+
 class LocalAccesses:
     """What the chunks of this rank's devices access."""
 

@@ -5,7 +5,7 @@ Before the call, a pattern fills the elements of `write` accesses; afterwards it
 several boxes gets a copy of its bounding box, with a pattern between the boxes. The pattern shows writes between the
 boxes, and results that are computed from there. On GPUs, whose arrays cannot be read-only, the elements of `read`
 accesses are compared with their values before the call. `divided_calls` compares some calls with calls for halves of
-their chunks.
+their chunks, and a `NativeForm` others with what native code would compute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from celerity_py._native import Box, Region, box_from_flat
-from celerity_py.calls.divided_calls import DividedCalls
+from celerity_py.calls.divided_calls import CheckedSubmission, DividedCalls
 from celerity_py.calls.fill_patterns import UNWRITTEN, fill_of, outside, position_of
 from celerity_py.calls.outer_variables import compare_values
 from celerity_py.calls.views import address_of
@@ -84,8 +84,11 @@ class CallChecks:
             OutOfBoundsAccess: If it uses elements between the boxes of a region.
             ReadOnlyAccess: If it changes elements that it declares to read.
             UsageError: If the function uses a value from outside that has changed since the submit.
+            InternalError: If the native form of a fused kernel has another result.
         """
         compare_values(submission)
+        if isinstance(submission, CheckedSubmission) and submission.native_form is not None:
+            submission.native_form.compare(submission, part, bindings, binder)
         comparison = self._divided_calls.run(submission, part, bindings, binder)
         call = _Call(self, submission, bindings, binder)
         try:

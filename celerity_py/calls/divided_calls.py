@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The calls of a submitting line that are compared: data is often constant in the first ones.
-_COMPARED: Final = frozenset({1, 2, 4, 8, 16})
+#: The calls that are compared: data is often constant in the first ones.
+COMPARED: Final = frozenset({1, 2, 4, 8, 16})
 _MOST_BYTES: Final = 2**28  # of copies
 _MOST_LINES: Final = 4096
 
@@ -42,13 +42,24 @@ class KnownMappers(NamedTuple):
     rows: int  # chunks have a multiple of so many items in dimension 0
 
 
-class DivisibleSubmission(Submission):
-    """With CHECK: the entry of a kernel whose chunks can be divided further."""
+class NativeForm(Protocol):
+    """What native code would run in the place of a kernel's function."""
 
-    __slots__ = ("known_mappers",)
+    def compare(self, submission: Submission, part: Chunk, bindings: Sequence[Any], binder: Any) -> None:
+        """Run both on copies of what a chunk accesses, and compare the results."""
 
-    #: Set by the call that submits it.
-    known_mappers: KnownMappers
+
+class CheckedSubmission(Submission):
+    """With CHECK: the entry of a kernel. The call that submits it sets the attributes."""
+
+    __slots__ = ("known_mappers", "native_form")
+
+    def __init__(self, *record: Any) -> None:
+        super().__init__(*record)
+        #: None if its chunks cannot be divided further.
+        self.known_mappers: KnownMappers | None = None
+        #: None if Python alone can run it.
+        self.native_form: NativeForm | None = None
 
 
 class _Half(NamedTuple):
@@ -74,9 +85,9 @@ class DividedCalls:
             bindings: Of its accesses.
             binder: Makes arrays over their memory.
         """
-        if not isinstance(submission, DivisibleSubmission) or binder.xp is not np or not self._is_due(submission):
+        known = submission.known_mappers if isinstance(submission, CheckedSubmission) else None
+        if known is None or binder.xp is not np or not self._is_due(submission):
             return None
-        known = submission.known_mappers
         halves = _halves_of(part.box, known.rows)
         ports = [arg for arg in submission.args if arg.__class__ is Port]
         if not halves or any(binding is None or binding.parts for binding in bindings):
@@ -103,7 +114,7 @@ class DividedCalls:
             if len(self._calls) >= _MOST_LINES:
                 self._calls.clear()
             self._calls[line] = calls
-        return calls in _COMPARED
+        return calls in COMPARED
 
     def warn(self, submission: Submission, text: str) -> None:
         """Print a warning, once per line that submits."""
@@ -225,7 +236,7 @@ def _run(
     error = ""
     try:
         chunk = Chunk(half, part.global_box, part.device, part.stream, part.xp)
-        submission.run(_call_quietly, submission.function, chunk, *arguments)
+        submission.run(call_quietly, submission.function, chunk, *arguments)
         refuse_hidden(submission)
     except Exception as raised:  # noqa: BLE001 - the code of users
         forget(submission)
@@ -233,7 +244,8 @@ def _run(
     return _Half(half, regions, arrays, error)
 
 
-def _call_quietly(function: Callable[..., Any], *arguments: Any) -> None:
+def call_quietly(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a function without NumPy's warnings: the call whose results the program gets has the same."""
     with np.errstate(all="ignore"):
         function(*arguments)
 

@@ -14,6 +14,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
         interiors    where conditions on coordinates have one truth
         ordering     in which order an item carries out instructions, loads and stores
         launches     what a launch gives, and how it is made
+        stores       which elements statements store, and how well they agree with NumPy's
         tiling       the items of a thread, and what they load together
         lowering     expressions of a pass -> instructions, equal ones once
       planning     statements -> passes and scratch memory, by hazards in memory

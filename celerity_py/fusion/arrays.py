@@ -229,6 +229,8 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         for item in np.ndindex(*(len(choices) for choices in index)):
             part = parts[tuple(choices[place] for choices, place in zip(index, item, strict=True))]
             total = part.copy() if total is None else total + part
+        if kind.kind in "fc":
+            self.trace.rounded.add(total.node())
         return total  # type: ignore[no-any-return]
 
     # ---- operators and functions of NumPy

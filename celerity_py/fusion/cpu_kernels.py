@@ -11,6 +11,7 @@ from celerity_py.fusion.calls import call
 from celerity_py.fusion.cpu_emission import emit_for_cpu
 from celerity_py.fusion.kernels import TracedKernel, fields_of
 from celerity_py.fusion.planning import plan
+from celerity_py.fusion.stores import stores_of
 
 if TYPE_CHECKING:
     from celerity_py import _native
@@ -39,7 +40,8 @@ def make_for_cpu(  # noqa: PLR0917 - those of a call, in its order
 ) -> FusedCpuKernel:
     """The kernel for one chunk. Arguments and errors are those of `kernels.make`."""
     trace = call(function, box, global_box, arguments, owner)
+    stores = stores_of(trace)  # the planner changes statements
     planned = plan(trace.statements)
     text, launch = emit_for_cpu(planned, list(trace.memories), name, fixes_distances=fixes_distances)
     boxes = tuple(one.box[: one.num_divided] for one in planned.passes)
-    return FusedCpuKernel(**fields_of(name, text, trace, planned, launch), boxes=boxes)
+    return FusedCpuKernel(name=name, text=text, **fields_of(trace, stores, planned, launch), boxes=boxes)

@@ -13,6 +13,7 @@ from celerity_py.fusion.calls import call
 from celerity_py.fusion.emission import emit
 from celerity_py.fusion.planning import plan
 from celerity_py.fusion.scalars import Parameter, content_of
+from celerity_py.fusion.stores import Store, stores_of
 from celerity_py.fusion.tiling import Tile, Windows, choose_tile
 
 #: Sums of two smaller coordinates fit into 32 bits.
@@ -48,6 +49,7 @@ class TracedKernel:
     needed: frozenset[int]
     #: The user's lines with statements, by pass.
     lines: tuple[tuple[str, ...], ...]
+    stores: tuple[Store, ...]
 
     def scalars_of(self, arguments: Sequence[Any]) -> np.ndarray[Any, Any]:
         """The scalars for other arguments, 16 bytes each.
@@ -68,17 +70,16 @@ class FusedKernel(TracedKernel):
     has_small_coordinates: bool
 
 
-def fields_of(name: str, text: str, trace: Trace, planned: Plan, launch: Launch) -> dict[str, Any]:
-    """The fields of a `TracedKernel`, of a text that one of the emissions has written for a plan."""
+def fields_of(trace: Trace, stores: tuple[Store, ...], planned: Plan, launch: Launch) -> dict[str, Any]:
+    """The fields of a `TracedKernel` but its text, which one of the emissions has written for a plan."""
     return {
-        "name": name,
-        "text": text,
         "accesses": tuple(trace.memories.values()),
         "scratch": planned.scratch,
         "numbers": tuple(launch.numbers),
         "scalars": tuple(launch.scalars),
         "needed": frozenset(trace.needed),
         "lines": tuple(tuple(statement.line for statement in one.statements) for one in planned.passes),
+        "stores": stores,
     }
 
 
@@ -110,10 +111,13 @@ def make(  # noqa: PLR0917 - those of a call, in its order
         NotTakenError: For what is not fused yet.
     """
     trace = call(function, box, global_box, arguments, owner)
+    stores = stores_of(trace)  # the planner changes statements
     planned = plan(trace.statements)
     text, launch, passes = emit(planned, list(trace.memories), name, fixes_distances=fixes_distances, choose=choose)
     return FusedKernel(
-        **fields_of(name, text, trace, planned, launch),
+        name=name,
+        text=text,
+        **fields_of(trace, stores, planned, launch),
         passes=passes,
         has_small_coordinates=launch.largest < MAX_SMALL_COORDINATE,
     )

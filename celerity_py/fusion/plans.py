@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from celerity_py.scheduler.errors import CelerityWarning, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
 
 if TYPE_CHECKING:
+    from celerity_py.fusion.kernels import TracedKernel
     from celerity_py.fusion.memories import Scratch
     from celerity_py.vocabulary.submissions import Submission
 
@@ -57,11 +58,25 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
+    """The launches of submits of one kind."""
+
     native: _native.FusedLaunch
     scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
     #: Over the values from outside that hold for the trace; None if there are none.
     outside: Watch | None
+    #: The chunks of this rank, and what was made for each.
+    made: tuple[tuple[_native.Box, TracedKernel], ...]
+    #: With CHECK, how often each chunk has run: by its lowest coordinates, and those behind its highest ones.
+    calls: dict[tuple[Any, Any], int] = field(default_factory=dict, init=False)
+
+    def scalars_of(self, submission: Submission) -> bytes:
+        """The bytes of the scalars of a submit.
+
+        Raises:
+            UsageError: If a Python integer does not fit into the type of the arrays that it meets.
+        """
+        return content_of(self.scalars, submission.args).tobytes()
 
 
 class FusedPlans:
@@ -75,15 +90,15 @@ class FusedPlans:
         self._name = f"fused_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"
         self._target = target
         self._inside = inside
-        self._plans: dict[Any, list[_Plan]] = {}
+        self._plans: dict[Any, list[Plan]] = {}
         self._needed: set[int] = set()  # arguments whose values some trace has asked for
         self._structures: dict[tuple[type, ...], Structures] = {}
         self._compiled: dict[tuple[str, bool], list[tuple[list[int], Any]]] = {}
         self._not_taken: set[Any] = set()  # keys of submits that Python runs
         self._is_warned = False
 
-    def prepare(self, submission: Submission, local: _native.LocalAccesses) -> tuple[_native.FusedLaunch, bytes] | None:
-        """The launch of a submit, and the bytes of its scalars.
+    def prepare(self, submission: Submission, local: _native.LocalAccesses) -> Plan | None:
+        """The plan of a submit.
 
         Args:
             submission: With the function as the program wrote it.
@@ -111,7 +126,7 @@ class FusedPlans:
             del variants[_MOST_VARIANTS:]
             if len(self._plans) > _MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
-        return plan.native, content_of(plan.scalars, submission.args).tobytes()
+        return plan
 
     def _key_of(self, submission: Submission, local: _native.LocalAccesses) -> Any:
         space: Any = submission.box
@@ -127,13 +142,13 @@ class FusedPlans:
                 kinds.append(type(arg))
         return tuple(kinds)
 
-    def _find(self, key: Any) -> _Plan | None:
+    def _find(self, key: Any) -> Plan | None:
         for plan in self._plans.get(key, ()):
             if plan.outside is None or plan.outside.find_moved() is None:
                 return plan
         return None
 
-    def _make(self, submission: Submission, local: _native.LocalAccesses) -> _Plan:
+    def _make(self, submission: Submission, local: _native.LocalAccesses) -> Plan:
         args = submission.args
         for arg in args:
             if arg.__class__ is not Port and not isinstance(arg, (*_NUMBERS, str, type(None), tuple, np.dtype, type)):
@@ -185,7 +200,7 @@ class FusedPlans:
         places: list[int],
         outside: Watch | None,
         args: Sequence[Any],
-    ) -> _Plan:
+    ) -> Plan:
         memories = []
         ports = [position for position, arg in enumerate(args) if arg.__class__ is Port]
         for position in made[0].accesses if made else ():
@@ -210,7 +225,7 @@ class FusedPlans:
             scratch, size = _lay_out(one.scratch)
             natives.append((box, structures[place][0], self._target.items(one), list(one.numbers), scratch, size))
         native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives)
-        return _Plan(native, tuple(scalars), outside)
+        return Plan(native, tuple(scalars), outside, tuple(zip(boxes, made, strict=True)))
 
     def _compile(self, made: Any, has_small_strides: bool) -> list[tuple[list[int], Any]]:
         key = made.text, has_small_strides

@@ -27,6 +27,8 @@ class Trace:
         self.needed: set[int] = set()
         #: The memories of accesses, with the positions of these among the arguments.
         self.memories: dict[Memory, int] = {}
+        #: Results that NumPy computes in another order, which rounds otherwise.
+        self.rounded: set[Node] = set()
         self._num_operations = 0
         self._is_closed = False
 

@@ -67,6 +67,35 @@ std::shared_ptr<fused_kernel> make_kernel(const std::vector<flat_memory>& memori
 	return std::make_shared<fused_kernel>(std::move(made_memories), std::move(made_structures), std::move(made_chunks));
 }
 
+/// A pass as it is launched: (functions, bounds of the items, grid, block, the parameter block, and where strides, numbers and scalars begin in it, in words)
+using flat_launch = std::tuple<std::vector<std::uintptr_t>, std::vector<std::int64_t>, extents, extents, nb::bytes, std::array<std::size_t, 3>>;
+/// The address of an allocation, and where it lies in its buffer.
+using flat_place = std::optional<std::pair<std::uintptr_t, user_box>>;
+
+std::vector<flat_launch> launches_of(const fused_kernel& kernel, const user_box& chunk, const std::vector<flat_place>& places, const nb::bytes& scalars,
+    const std::uintptr_t scratch) {
+	const auto* const first = static_cast<const std::byte*>(scalars.data());
+	const native_launch launch{nullptr, {first, first + scalars.size()}, chunk.b};
+	launch_operation operation;
+	operation.launch = &launch;
+	for(const auto& place : places) {
+		operation.access_places.push_back(place ? array_place{reinterpret_cast<std::byte*>(place->first), &place->second.b} : array_place{});
+	}
+	const auto& known = kernel.find(chunk.b);
+	const auto& passes = kernel.structure_of(known).passes;
+	fused_block block;
+	const auto at = kernel.fill(known, operation, reinterpret_cast<const void*>(scratch), block);
+	std::vector<flat_launch> result;
+	for(std::size_t i = 0; i < passes.size(); ++i) {
+		const auto& [functions, threads] = passes[i];
+		const auto grid = fused_kernel::begin_pass(known.items[i], threads, at, block);
+		if(!grid) continue;
+		const nb::bytes words(block.words(), block.size() * sizeof(std::int64_t));
+		result.emplace_back(functions, known.items[i].bounds, *grid, threads.block, words, std::array{at.strides, at.numbers, at.scalars});
+	}
+	return result;
+}
+
 } // namespace
 
 void bind_fused_kernels(nb::module_& m) {
@@ -80,7 +109,16 @@ address and None. Threads are (block, items of each, memories of vectors, margin
 `fusion.launches.PassLaunch`, but with x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
 chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
-strides), in bytes.)");
+strides), in bytes.)")
+	    .def(
+	        "scratch_bytes", [](const fused_kernel& self, const user_box& chunk) { return self.find(chunk.b).scratch_bytes; }, "chunk"_a,
+	        "The scratch memory that a chunk needs.")
+	    .def("launches", &launches_of, "chunk"_a, "places"_a, "scalars"_a, "scratch"_a,
+	        R"(What the passes of a chunk are launched with, in their order, for whoever launches them by hand. Passes without items are left out.
+
+places: by access, the address of an allocation and where it lies in its buffer; None for an empty access. scratch: the address of memory of `scratch_bytes`.
+
+Returns (functions, bounds of the items, grid, block, the parameter block, and the words in it at which strides, numbers and scalars begin) each.)");
 	nb::class_<local_accesses>(m, "LocalAccesses", "What the chunks of this rank's devices access.")
 	    .def_prop_ro("key", &local_accesses::key, "Equal for equal chunks and regions.")
 	    .def("chunks", &local_accesses::chunks, "Each chunk, with the region of each access.");

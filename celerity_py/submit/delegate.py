@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
-from celerity_py.calls.divided_calls import DivisibleSubmission, KnownMappers
+from celerity_py.calls.divided_calls import CheckedSubmission, KnownMappers
 from celerity_py.calls.outer_variables import note_numbers, note_values, number_paths
 from celerity_py.comparison.value_digests import digest_of_argument
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
@@ -37,6 +37,7 @@ from celerity_py.submit.arguments import (
     refuse_host_combinations,
 )
 from celerity_py.submit.custom_mappers import resolve_custom
+from celerity_py.submit.fused_forms import FusedForm
 from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
 from celerity_py.vocabulary.accesses import Access
@@ -157,13 +158,13 @@ class SubmitDelegate:
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
         is_divisible = not (self.may_repeat or reductions or is_custom or division.split == _SPLIT_AUTO)
-        submission = (DivisibleSubmission if is_divisible else Submission)("kernel", label, function, kept, box, frame)
+        submission = (Submission if self.may_repeat else CheckedSubmission)("kernel", label, function, kept, box, frame)
         submission.fused = None if written is function else written
         if box is not known_space and not box:  # known ones are never empty
             raise NothingToDo(submission)
         if is_divisible:
             mappers = KnownMappers([access.mapper for access in accesses], (granularity or (1,))[0])
-            cast("DivisibleSubmission", submission).known_mappers = mappers
+            cast("CheckedSubmission", submission).known_mappers = mappers
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
@@ -243,19 +244,27 @@ class SubmitDelegate:
     def prepare_fused(self, submission: Submission, local: LocalAccesses) -> tuple[FusedLaunch, bytes] | None:
         """The native launch of a fused function, and the bytes of its scalars; None if Python runs it.
 
-        With CHECK Python runs it, as the checks look at arrays. In a dry run nobody does.
+        With CHECK Python runs it, as the checks look at arrays, and compares some calls with the launch. In a dry run
+        nobody runs it.
 
         Raises:
             BaseException: Any exception of `FusedPlans.prepare`.
         """
-        if not self.may_repeat or self.runtime.is_dry or self.fused_target is None:
+        if self.runtime.is_dry or self.fused_target is None:
             return None
         fused: FusedFunction = submission.fused
         plans = self._fused_plans.get(fused)
         if plans is None:
             plans = FusedPlans(fused.function, fused.name, self.fused_target, self.inside, contracts=not fused.exact)
             self._fused_plans[fused] = plans
-        return plans.prepare(submission, local)
+        plan = plans.prepare(submission, local)
+        if plan is None:
+            return None
+        scalars = plan.scalars_of(submission)
+        if isinstance(submission, CheckedSubmission):
+            submission.native_form = FusedForm(plan, scalars, is_exact=fused.exact)
+            return None
+        return plan.native, scalars
 
     def note_blocked(self, seconds: float) -> None:
         """Record that the program was too far ahead, and had to wait."""

@@ -52,8 +52,8 @@ INSTALLED = {
     """,
     "celerity_py/fusion": """
         __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions interiors item_emission kernels
-        launches lowering memories mistakes nodes operations ordering planning plans scalars storages structures tiling
-        trace walks
+        launches lowering memories mistakes nodes operations ordering planning plans scalars storages stores
+        structures tiling trace walks
     """,
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
@@ -70,7 +70,9 @@ INSTALLED = {
         futures initial_contents lifecycle live_view log native_objects outputs planning_notices profiling run_state
         run_summary runtime shares spinning statistics submissions_in_flight user_memory
     """,
-    "celerity_py/submit": "__init__ arguments custom_mappers delegate fused_targets plain_values violations",
+    "celerity_py/submit": """
+        __init__ arguments custom_mappers delegate fused_forms fused_targets plain_values violations
+    """,
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """
         __init__ accesses buffer_records buffer_shapes foreign_arrays frozen_arrays gathered_rows hidden_mistakes
