@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, overload
 
-from celerity_py.kernels import CudaKernel, Kernel, name_of
+from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_submit
 from celerity_py.scheduler.errors import ArgumentTypeError
 
 
@@ -24,7 +24,12 @@ class FusedFunction:
         self.exact = exact
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function directly, for instance in a test of the kernel itself, on arrays of NumPy or CuPy."""
+        """Call the function directly, for instance in a test of the kernel itself, on arrays of NumPy or CuPy.
+
+        Raises:
+            ArgumentTypeError: If the arguments are those of a submit, as for `Kernel`.
+        """
+        refuse_submit(self.name, args, kwargs)
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:

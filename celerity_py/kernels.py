@@ -141,32 +141,38 @@ class Kernel(KernelRecord):
             ArgumentTypeError: If the arguments are those of a submit: an index space in the place of the chunk, or
                 accesses, buffers and reductions.
         """
-        self._refuse_submit(args, kwargs)
+        refuse_submit(self.name, args, kwargs)
         if self.cpu is None:
             refuse_backend(self)
         return self.cpu(*args, **kwargs)
 
-    def _refuse_submit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        mistake = ""
-        if not args and not kwargs:
-            mistake = "without arguments"
-        elif any(isinstance(arg, Access) for arg in args):
-            mistake = "with an access"
-        elif any(isinstance(arg, StandsForArray) and not isinstance(arg, HolderRecord) for arg in args):
-            mistake = "with a buffer or reduction"
-        elif args and isinstance(args[0], int | tuple | list | Box | np.ndarray | np.generic):
-            mistake = f"with {describe_value(args[0])} in the place of its chunk"
-        if mistake:
-            raise ArgumentTypeError(
-                f"The kernel {self.name!r} is called {mistake}. Such a call would run its function here and now. To "
-                f"have it run on the devices, submit it: queue.parallel_for(shape, {self.name}, ...). A test may call "
-                f"it with an object that has a box, such as types.SimpleNamespace(box=Box((0,), (8,)), xp=numpy), and "
-                f"arrays."
-            )
-
     def __repr__(self) -> str:
         backends = [backend for backend in ("cpu", "cuda") if getattr(self, backend) is not None]
         return f"<kernel {self.name!r} for {' and '.join(backends)}>"
+
+
+def refuse_submit(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a call of a kernel with the arguments of a submit.
+
+    Raises:
+        ArgumentTypeError: For an index space in the place of the chunk, for accesses, buffers and reductions.
+    """
+    mistake = ""
+    if not args and not kwargs:
+        mistake = "without arguments"
+    elif any(isinstance(arg, Access) for arg in args):
+        mistake = "with an access"
+    elif any(isinstance(arg, StandsForArray) and not isinstance(arg, HolderRecord) for arg in args):
+        mistake = "with a buffer or reduction"
+    elif args and isinstance(args[0], int | tuple | list | Box | np.ndarray | np.generic):
+        mistake = f"with {describe_value(args[0])} in the place of its chunk"
+    if mistake:
+        raise ArgumentTypeError(
+            f"The kernel {name!r} is called {mistake}. Such a call would run its function here and now. To "
+            f"have it run on the devices, submit it: queue.parallel_for(shape, {name}, ...). A test may call "
+            f"it with an object that has a box, such as types.SimpleNamespace(box=Box((0,), (8,)), xp=numpy), and "
+            f"arrays."
+        )
 
 
 @overload

@@ -649,9 +649,13 @@ class Queue(IsHandle):
             return
         self._runtime = CLOSED
         runtime.num_queues -= 1
-        # With several ranks this rank does not know whether the others raise as well; the exit hook handles that.
-        if runtime.num_queues == 0 and runtime.size == 1 and runtime.state.failure is None:
+        if runtime.num_queues > 0 or runtime.state.failure is not None:
+            return
+        if runtime.is_dry:
+            runtime.end(_getframe(1))  # the plan of what was submitted is the result
+        elif runtime.size == 1:
             runtime.abandon()
+        # With several ranks this rank does not know whether the others raise as well; the exit hook handles that.
 
     def __repr__(self) -> str:
         runtime = self._runtime

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Mapping
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,8 @@ from celerity_py.calls.named_paths import Step
 
 #: In the place of a value that is not there.
 NOTHING: Final = object()
+#: Whose elements count.
+CONTAINERS: Final = (list, tuple, deque, dict)
 
 
 class Place(NamedTuple):
@@ -48,6 +51,8 @@ def attribute_of(value: Any, name: str) -> Any:
         own = dictionary_of(value).get(name, NOTHING)
         if own is not NOTHING:
             return own
+    if name == "__dict__":
+        return dictionary_of(value)
     if isinstance(value, ModuleType):
         return NOTHING
     if name == "__self__" and isinstance(value, MethodType):
@@ -88,10 +93,12 @@ def part_of(value: Any, step: Step) -> Any:
         return attribute_of(value, "__self__")
     try:
         if kind == "len":
-            return len(value) if isinstance(value, (list, tuple, dict)) else NOTHING
+            return len(value) if isinstance(value, CONTAINERS) else NOTHING
         if isinstance(value, dict):
             return dict.get(value, key, NOTHING)
         if isinstance(value, list | tuple) and isinstance(key, int | slice):
+            return value[key]
+        if isinstance(value, deque) and isinstance(key, int):
             return value[key]
     except (LookupError, TypeError):
         pass

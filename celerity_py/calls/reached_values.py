@@ -15,13 +15,13 @@ import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from celerity_py.calls.named_paths import EACH, MOST_STEPS, Path, Step, named_paths
-from celerity_py.calls.places import NOTHING, Place, attribute_of, comes_from_class, dictionary_of, part_of
+from celerity_py.calls.places import CONTAINERS, NOTHING, Place, attribute_of, comes_from_class, dictionary_of, part_of
 from celerity_py.comparison.value_digests import sampled_digest_of
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -33,6 +33,8 @@ _MOST_PLACES: Final = 4096
 _MOST_FUNCTIONS: Final = 256
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)
 _FOREIGN: Final = sys.stdlib_module_names | {"celerity_py", "numpy", "cupy", "mpi4py"}
+#: The options that `argparse` has parsed.
+_ARGUMENTS: Final = ("argparse", "Namespace")
 #: Methods of containers that give elements.
 _READERS: Final = frozenset({"get", "items", "values", "keys", "copy", "index", "count", "pop"})
 
@@ -195,7 +197,7 @@ class _Walk:
         for path in paths.read:
             root = roots.get(path.name) if path.kind == "parameter" else _root_of(path, function)
             if root is None and path.kind == "parameter":
-                root = _default_of(path.name, function)
+                root = _default_root(path.name, function)
             if root is not None:
                 self._go(root, root.value(), path.steps)
         for path in paths.changed:
@@ -216,13 +218,13 @@ class _Walk:
             self._end(place, value)
         elif steps[0][0] in "*?":
             self._each(place, value, steps[1:], counts=steps[0] == EACH)
-        elif steps[0][1] in _READERS and isinstance(value, list | tuple | dict):
+        elif steps[0][1] in _READERS and isinstance(value, CONTAINERS):
             self._each(place, value, (), counts=False)
         else:
             self._go(place.extended(steps[0]), part_of(value, steps[0]), steps[1:])
 
     def _each(self, place: Place, value: Any, steps: tuple[Step, ...], *, counts: bool) -> None:
-        if not isinstance(value, list | tuple | dict):
+        if not isinstance(value, CONTAINERS):
             return
         if counts:
             length = place.extended(("len", None))
@@ -238,11 +240,11 @@ class _Walk:
             return
         if len(place.steps) >= MOST_STEPS:
             return
-        if isinstance(value, list | tuple | dict):
+        if isinstance(value, CONTAINERS):
             self._each(place, value, (), counts=not isinstance(value, dict))
         elif isinstance(value, functools.partial):
             self.enter(place, value)
-        elif not isinstance(value, type | ModuleType) and _is_of_program(type(value)):
+        elif _has_attributes_of_program(value):
             self._whole.setdefault((id(value), place.words), (place, value))
 
     def explore(self) -> None:
@@ -307,16 +309,27 @@ def _holder(value: Any) -> Callable[[], Any]:
     return lambda: NOTHING if (alive := reference()) is None else alive
 
 
-def _default_of(name: str, function: FunctionType) -> Place | None:
+def _default_root(name: str, function: FunctionType) -> Place | None:
+    """The default of a parameter, which a program may replace. It is not kept: it may own buffers."""
+    value = _default_of(name, function)
+    if value is NOTHING:
+        return None
+    owner, held = weakref.ref(function), _holder(value)
+
+    def look() -> Any:
+        alive = owner()
+        return held() if alive is None else _default_of(name, alive)
+
+    return Place(look, (), name)
+
+
+def _default_of(name: str, function: FunctionType) -> Any:
     keywords = function.__kwdefaults__ or {}
     if name in keywords:
-        return Place(_holder(keywords[name]), (), name)
+        return keywords[name]
     defaults, code = function.__defaults__ or (), function.__code__
     names = code.co_varnames[: code.co_argcount][code.co_argcount - len(defaults) :]
-    if name not in names:
-        return None
-    value = defaults[names.index(name)]
-    return Place(_holder(value), (), name)
+    return defaults[names.index(name)] if name in names else NOTHING
 
 
 def _content_of(cell: CellType) -> Any:
@@ -393,6 +406,14 @@ def _dictionary_with(place: Place) -> tuple[Any, str, Callable[[], Mapping[str, 
         return None
     look = root if len(steps) == 1 else owner.value
     return (id(root), owner.steps), name, lambda: object.__getattribute__(look(), "__dict__")
+
+
+def _has_attributes_of_program(value: Any) -> bool:
+    """Whether an object that is handed on counts with its attributes: an object, class or module of the program."""
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] not in _FOREIGN
+    kind = value if isinstance(value, type) else type(value)
+    return _is_of_program(kind) or kind is SimpleNamespace or (kind.__module__, kind.__name__) == _ARGUMENTS
 
 
 def _is_of_program(what: Any) -> bool:

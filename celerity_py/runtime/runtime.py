@@ -305,7 +305,7 @@ class Runtime:
             self._write_records()
             if self.live is not None:
                 self.live.leave_failed(unseen=not self.state.was_failure_seen)
-        elif self.size == 1 and hasattr(sys, "last_value"):  # an uncaught exception ends this program
+        elif self.size == 1 and not self.is_dry and hasattr(sys, "last_value"):  # an uncaught exception
             self.abandon()
         else:
             try:

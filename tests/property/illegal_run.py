@@ -396,7 +396,6 @@ CALLS: dict[str, Callable[[Any], None]] = {
     "an access without a call": lambda queue: _launch(queue, _table().read),
     "a mapper without a call": _uncalled_mapper,
     "a buffer as an array": lambda queue: np.sum(_table()),
-    "an empty index space": lambda queue: _launch(queue, space=(4, 0)),
     "an index space of 2**64 items": lambda queue: _launch(queue, space=2**64),
     "an index space of four dimensions": lambda queue: _launch(queue, space=(2, 2, 2, 2)),
     "a slice at an index that is none": _slice_at,

@@ -112,7 +112,6 @@ for _kind, _expected in (
     ("an access without a call", WRONG_TYPE),
     ("a mapper without a call", WRONG_TYPE),
     ("a buffer as an array", WRONG_TYPE),
-    ("an empty index space", USAGE),
     ("an index space of 2**64 items", USAGE),
     ("an index space of four dimensions", ("DimensionMismatch",)),
     ("a slice at an index that is none", OUTSIDE),

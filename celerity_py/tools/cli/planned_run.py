@@ -23,14 +23,18 @@ class PlannedRun(NamedTuple):
     errors: str
 
     def refuse(self, missing: str) -> NoReturn:
-        """Refuse a program that has made no queue, because it has ended before.
+        """Refuse a program without a plan: it has made no queue, or has left by `os._exit` or a signal.
 
         Raises:
             CommandError: Always.
         """
-        if self.status:
+        if self.errors.strip():
             raise CommandError(f"{self._describe()}:\n{self.errors.rstrip()}")
-        raise CommandError(f"{self.program} has made no queue on rank {self.rank}, so there {missing}.")
+        first = self._describe() if self.status else f"{self.program} has made no queue on rank {self.rank}"
+        raise CommandError(
+            f"{first}, so there {missing}. A program that leaves by os._exit() or a signal, before its last queue has "
+            f"ended, leaves none either."
+        )
 
     def pass_on(self) -> int:
         """Print the standard error, and how the program has ended if that is a failure. Returns its status."""

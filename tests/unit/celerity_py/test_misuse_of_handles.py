@@ -296,11 +296,14 @@ def test_an_assignment_to_the_array_of_a_reducer_names_it_as_the_kernel_does() -
         ((np.zeros(4),), "is called with an array of float64 and shape"),
     ],
 )
-def test_a_kernel_called_directly_says_how_it_is_submitted(arguments: tuple[Any, ...], mistake: str) -> None:
-    @celerity.kernel
-    def step(chunk: Any, u: Any) -> None:
+@pytest.mark.parametrize("decorate", [celerity.kernel, celerity.fuse])
+def test_a_kernel_called_directly_says_how_it_is_submitted(
+    decorate: Any, arguments: tuple[Any, ...], mistake: str
+) -> None:
+    def add(chunk: Any, u: Any) -> None:
         u[chunk.box.slices] += 1
 
+    step = decorate(add, name="step")
     with pytest.raises(ArgumentTypeError, match=rf"'step' {mistake}.*queue\.parallel_for\(shape, step, \.\.\.\)"):
         step(*arguments)
     array = np.zeros(4)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import weakref
+from collections import deque
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ class Values:
         self.table = {"a": [Slotted(1.0), Slotted(2.0)]}
         self.deep = SimpleNamespace(frozen=Frozen(1.0), turn=(1.0, 2.0))
         self.unused = 1.0
+        self.given: Any = None
 
     @property
     def computed(self) -> float:
@@ -100,6 +103,37 @@ def hand_on(values: Values) -> None:
     values.submit(values.amount, values.u)
 
 
+def submit_with(values: Values, given: Any) -> None:
+    values.submit(given.amount)
+
+
+def with_default(values: Values, *, is_keyword: bool) -> Callable[[], None]:
+    def step(amount: float = 1.0) -> None:
+        values.submit(amount)
+
+    def step_with_keyword(*, amount: float = 1.0) -> None:
+        values.submit(amount)
+
+    chosen: Callable[[], None] = step_with_keyword if is_keyword else step
+    values.given = chosen
+    return chosen
+
+
+def handing_on(values: Values, given: Any) -> Callable[[], None]:
+    given.amount = 1.0
+    values.given = given
+    return lambda: submit_with(values, values.given)
+
+
+def taking_turns(values: Values) -> Callable[[], None]:
+    values.given = turns = deque([1.0, 2.0])
+    return lambda: values.submit(turns[0])
+
+
+def set_given(values: Values) -> None:
+    values.given.amount = 7.0
+
+
 CHANGES: dict[str, tuple[Callable[[Values], Callable[[], Any]], Callable[[Values], Any], str]] = {
     "attribute": (lambda v: v.of_attribute, lambda v: setattr(v, "amount", 7), "'self.amount', which was 1.0"),
     "alias": (lambda v: v.of_alias, set_table, r"""\"self.table\['a'\]\[1\].amount", which was 2.0"""),
@@ -119,6 +153,28 @@ CHANGES: dict[str, tuple[Callable[[Values], Callable[[], Any]], Callable[[Values
     ),
     "partial": (
         lambda v: functools.partial(hand_on, v), lambda v: setattr(v, "u", v.other), "'argument 0.u', which was"
+    ),
+    "default": (
+        lambda v: with_default(v, is_keyword=False),
+        lambda v: setattr(v.given, "__defaults__", (7.0,)),
+        "'amount', which was 1.0",
+    ),
+    "default of a keyword": (
+        lambda v: with_default(v, is_keyword=True),
+        lambda v: v.given.__kwdefaults__.update(amount=7.0),
+        "'amount', which was 1.0",
+    ),
+    "namespace": (lambda v: handing_on(v, SimpleNamespace()), set_given, "'values.given.amount', which was 1.0"),
+    "options": (lambda v: handing_on(v, argparse.Namespace()), set_given, "'values.given.amount', which was 1.0"),
+    "module of the program": (
+        lambda v: handing_on(v, ModuleType("settings")), set_given, "'values.given.amount', which was 1.0"
+    ),
+    "class that is handed on": (
+        lambda v: handing_on(v, type("Settings", (), {"__module__": "settings"})), set_given, "'values.given.amount'"
+    ),
+    "deque": (taking_turns, lambda v: v.given.rotate(1), r"'turns\[0\]', which was 1.0"),
+    "dictionary of attributes": (
+        lambda v: lambda: v.submit(v.__dict__["amount"]), lambda v: setattr(v, "amount", 7), r"\"v.__dict__\['amount'\]"
     ),
 }  # fmt: skip
 

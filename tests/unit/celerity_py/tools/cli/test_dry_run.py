@@ -143,6 +143,11 @@ def test_many_ranks_are_shown_by_their_extremes() -> None:
     [
         ("import sys; sys.exit('no input')", (), "the program ends with status 1 on rank 0:\nno input\n"),
         ("print(1)", (), "app.py has made no queue on rank 0, so there is no plan."),
+        (
+            f"{PROGRAM}    import os; os._exit(3)",
+            (),
+            "status 3 on rank 0, so there is no plan. A program that leaves by os._exit",
+        ),
         ("", ("--only", "1,4"), "--only names rank 4, but the ranks are 0 to 3."),
     ],
 )
@@ -178,6 +183,32 @@ def test_a_program_that_fails_after_its_work_has_a_plan_and_its_own_status(
     assert (failure in outcome.errors) == (status != 0)
     outcome = dry_run(program, "--ranks", 4, "--only", "1,2", "--size", 16, "--json")
     assert [planned["status"] for planned in json.loads(outcome.output)["planned"]] == [status, status]
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("raise ValueError('a wrong sum')", 1)])
+def test_a_program_that_fails_inside_of_its_queue_has_a_plan(
+    program: Path, end: str, status: int, num_ranks: int
+) -> None:
+    program.write_text(f"{PROGRAM}    {end}\n")
+    outcome = dry_run(program, "--ranks", num_ranks, "--only", 0, "--size", 16)
+    assert outcome.status == status
+    assert f"planned ranks 0 of {num_ranks}" in outcome.output
+    assert f"the program ends with status {status} on rank 0. The plan has all" in outcome.errors
+
+
+def test_a_queue_that_an_exception_leaves_in_a_dry_run_gives_the_next_one_a_run_of_its_own(
+    planned: celerity.Queue,
+) -> None:
+    def fail() -> None:
+        with planned:
+            planned.fill(celerity.Buffer((4,)), 1.0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with celerity.Queue() as queue:
+        assert queue.statistics().num_submissions == 0
 
 
 def test_the_warnings_of_the_first_planned_rank_are_told_once(program: Path) -> None:
