@@ -184,6 +184,10 @@ class Division(NamedTuple):
     block: int = 0  # items of dimension 0, dealt out in turns
     weights: tuple[float, ...] | None = None
 
+    def has_several_parts(self) -> bool:
+        """Whether one device may have several chunks."""
+        return self.oversubscribe > 1 or self.border > 0 or self.block > 0
+
     def in_parts(self, count: int) -> Division:
         """At least `count` chunks for a device that has the whole index space, where there are no borders."""
         return self if count <= 1 else self._replace(oversubscribe=max(self.oversubscribe, count), border=0)

@@ -34,16 +34,23 @@ class ReduceKernels:
         self.native = _native.CudaReductions()
         self._known: set[tuple[str, str]] = set()
 
-    def prepare(self, ordinals: tuple[int, ...], drain: Callable[[], None], reductions: list[tuple[Any, ...]]) -> None:
+    def prepare(
+        self,
+        ordinals: tuple[int, ...],
+        drain: Callable[[], None],
+        reductions: list[tuple[Any, ...]],
+        has_several_parts: bool,
+    ) -> None:
         """Compile and load the kernels that a task may need. Collective, by the thread that submits.
 
         Args:
             ordinals: Of the GPUs of this rank.
             drain: Waits until no stream of this rank waits for another rank.
             reductions: Of the task, as the scheduler takes them.
+            has_several_parts: Whether a GPU may have several chunks of the task, each with a partial result.
         """
         for _, op, dtype, includes_current, *_ in reductions:
-            has_several = len(ordinals) > 1 or includes_current
+            has_several = len(ordinals) > 1 or has_several_parts or includes_current
             if op == "callable" or not has_several or (op, dtype) in self._known:
                 continue
             program = program_of(op, dtype)

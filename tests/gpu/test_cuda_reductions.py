@@ -100,6 +100,25 @@ def test_reductions_combine_all_devices_and_the_old_value_once(queue: celerity.Q
     assert queue.fence(total).result() == expected
 
 
+@pytest.mark.parametrize(
+    "hint", [celerity.hints.oversubscribe(3), celerity.hints.border_first(2), celerity.hints.cyclic(7), None], ids=repr
+)
+@pytest.mark.parametrize("operation", ["sum", "max"])
+def test_several_chunks_of_one_gpu_are_combined(
+    launch: Launch, hint: celerity.hints.Hint | None, operation: ReductionName
+) -> None:
+    def total(chunk: Any, values: Any, out: Any) -> None:
+        out.combine(getattr(values[chunk.box], operation)())
+
+    with launch(1, check=hint is None) as queue:
+        values = celerity.Buffer.from_array(np.arange(100, dtype=np.uint16), name="values")
+        result = celerity.Buffer((), np.uint16, name="result")
+        hints = [] if hint is None else [hint]
+        reduced = celerity.reduction(result, operation)
+        queue.parallel_for(100, total, values.read(access.one_to_one()), reduced, hints=hints)
+        assert queue.fence(result).result() == getattr(np.arange(100), operation)()
+
+
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_a_gpu_combines_old_value_and_partial_results_to_the_bits_of_the_host(
     queue: celerity.Queue, num_gpus: int, op: ReductionName, dtype: str

@@ -14,7 +14,7 @@ from tests.support.printed_programs import printed_programs
 pytestmark = pytest.mark.processes
 
 _WANT_TWO_DEVICES = {"host tasks", "failures"}  # what they print depends on how the kernel is divided
-_ASK_FOR_PROCESSORS = {"notebooks"}  # by `configure`
+_ASK_FOR_PROCESSORS = {"notebooks", "graphs"}  # by `configure`
 _LEFT_OUT = _ASK_FOR_PROCESSORS if NUM_GPUS >= 2 else _ASK_FOR_PROCESSORS | _WANT_TWO_DEVICES
 PROGRAMS = {name: program for name, program in printed_programs().items() if name not in _LEFT_OUT}
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from celerity_py import _native_testing
+from celerity_py.hints import Division
 from celerity_py.reductions.cuda_reductions import ReduceKernels, program_of
 from celerity_py.reductions.operations import OPERATIONS, identity_of
 from tests.support.partial_results import CASES, has_same_bits, values_of
@@ -79,9 +80,19 @@ def test_the_kernel_tells_an_extremum_of_nothing_from_others(kernels: ctypes.CDL
     assert reduce() == 1
 
 
-@pytest.mark.parametrize(("num_devices", "expected"), [(1, ["min"]), (2, ["sum", "min"])])
+@pytest.mark.parametrize(
+    ("num_devices", "division", "expected"),
+    [
+        (1, Division(), ["min"]),
+        (2, Division(), ["sum", "min"]),
+        (1, Division(oversubscribe=2), ["sum", "min"]),
+        (1, Division(border=1), ["sum", "min"]),
+        (1, Division(block=3), ["sum", "min"]),
+        (1, Division().in_parts(2), ["sum", "min"]),  # as with CHECK=1
+    ],
+)
 def test_kernels_are_loaded_when_a_task_needs_them(
-    monkeypatch: pytest.MonkeyPatch, num_devices: int, expected: list[str]
+    monkeypatch: pytest.MonkeyPatch, num_devices: int, division: Division, expected: list[str]
 ) -> None:
     loaded: list[str] = []
 
@@ -99,6 +110,7 @@ def test_kernels_are_loaded_when_a_task_needs_them(
         (3, "callable", "other", True, 0, "join", 0),
     ]
     for _ in range(2):
-        kernels.prepare((4, 7)[:num_devices], lambda: drains.append(1), reductions)
+        several_parts = division.has_several_parts()
+        kernels.prepare((4, 7)[:num_devices], lambda: drains.append(1), reductions, several_parts)
     assert loaded == expected
     assert len(drains) == len(expected)
