@@ -280,6 +280,13 @@ def reduce(op: str, dtype: str, source: int, count: int, destination: int, num_e
     Reduces `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.
     """
 
+def begin_pass(bounds: Sequence[int], threads: tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int, int, int]], Sequence[int], int | None], words: Sequence[int], strides: int, numbers: int) -> tuple[list[int], list[int]] | None:
+    """
+    The grid of a pass, x first, and the parameter block with the columns of vectors; None if there are no items.
+
+    Arguments are those of FusedLaunch, and the words of the block, with the places where strides and numbers begin.
+    """
+
 def with_accesses(task: celerity_py._native.Task, accesses: Iterable[tuple[int, int, celerity_py._native.RangeMapper]], name: str = ...) -> celerity_py._native.Task:
     """
     The task with a name and (buffer, mode, mapper) each, which a Submitter takes from the arguments of the call.

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 #: Bytes that a thread loads or stores at once. Memory is aligned to these.
 VECTOR_BYTES = 16
-CACHE_LINE_BYTES = 128
 #: Blocks along y and z. Kernels go on behind a grid of this size.
 MAX_GRID = 65535
 
@@ -75,8 +73,8 @@ class WideMemory:
 class PassLaunch:
     """How a pass is launched.
 
-    A grid has `dims` dimensions, x the last one. Along x it has `ceil(num_threads_x / block)` blocks or more. Along the
-    others it has `ceil((high - low) / (block * items))` blocks, but at most `MAX_GRID`.
+    A grid has `dims` dimensions, x the last one. Along x, `fused_kernel::begin_pass` counts the threads. Along the
+    others there are `ceil((high - low) / (block * items))` blocks, but at most `MAX_GRID`.
     """
 
     #: The place of the low and the high end of the first grid dimension among the numbers; those of the others follow.
@@ -89,48 +87,6 @@ class PassLaunch:
     wide: tuple[WideMemory, ...] = ()
     #: Columns which vectors touch beyond the items of their thread, and which memory need not have: before and behind.
     margins: tuple[int, int] = (0, 0)
-    #: The place of three numbers that a launch sets, as `wide_columns` does, and of the limits of vectors behind them.
+    #: The place of three numbers that `fused_kernel::begin_pass` sets, and of the limits of vectors behind them: the
+    #: first column of vectors, the end of the last one, and the column at which the first thread begins.
     wide_bounds: int | None = None
-
-    def wide_columns(
-        self, numbers: Sequence[int], addresses: Sequence[int], strides: Sequence[int]
-    ) -> tuple[int, int, int]:
-        """The columns that threads access as vectors, from the first to the end, and where the first thread begins.
-
-        Args:
-            numbers: Those of the launch.
-            addresses: Of the element at the origin, by memory.
-            strides: In bytes, by memory and dimension.
-        """
-        assert self.wide_bounds is not None
-        low, high = numbers[self.wide_bounds + 3 : self.wide_bounds + 5]
-        columns = self.items[-1]
-        smallest = min(self.wide, key=lambda one: one.itemsize)
-        first = low + self.margins[0]
-        piece = _piece(columns, smallest.itemsize)
-        first += -(addresses[smallest.place] + first * smallest.itemsize) % piece // smallest.itemsize
-        last = first + (high - self.margins[1] - first) // columns * columns
-        if last <= first or not all(_is_aligned(one, columns, first, addresses, strides) for one in self.wide):
-            return low, low, low
-        in_line = max(CACHE_LINE_BYTES // (columns * smallest.itemsize), 1)
-        before = (
-            (addresses[smallest.place] + first * smallest.itemsize) % CACHE_LINE_BYTES // (columns * smallest.itemsize)
-        )
-        behind = -(-(first - before * columns - numbers[self.bounds + 2 * self.dims - 2]) // (in_line * columns))
-        return first, last, first - (before + max(behind, 0) * in_line) * columns
-
-    def num_threads_x(self, low: int, high: int, first: int, last: int, start: int) -> int:
-        """How many threads the columns take."""
-        return high - low if first == last else -(-(high - start) // self.items[-1])
-
-
-def _is_aligned(memory: WideMemory, columns: int, first: int, addresses: Sequence[int], strides: Sequence[int]) -> bool:
-    piece = _piece(columns, memory.itemsize)
-    *others, last = strides[memory.first_stride : memory.first_stride + memory.ndim]
-    address = addresses[memory.place] + first * memory.itemsize
-    return last == memory.itemsize and address % piece == 0 and all(stride % piece == 0 for stride in others)
-
-
-def _piece(columns: int, itemsize: int) -> int:
-    """Bytes of a vector."""
-    return min(VECTOR_BYTES, columns * itemsize)

@@ -18,6 +18,7 @@
 
 #include "bindings.hpp"
 #include "executor/core/devices/fused_kernel.hpp"
+#include "fused_threads.hpp"
 #include "submit/local_accesses.hpp"
 
 namespace nb = nanobind;
@@ -28,11 +29,6 @@ namespace {
 
 /// (access, dimensions of the buffer, bytes of an element, strides of its dimensions)
 using flat_memory = std::tuple<std::size_t, std::uint32_t, std::size_t, std::vector<std::int64_t>>;
-using extents = std::array<std::uint32_t, 3>;
-/// (memory, first stride, dimensions, bytes of an item)
-using flat_wide_memory = std::tuple<std::size_t, std::size_t, std::size_t, std::int64_t>;
-/// (block, items, wide memories, margins, place of the bounds of vectors)
-using flat_threads = std::tuple<extents, extents, std::vector<flat_wide_memory>, std::array<std::int64_t, 2>, std::optional<std::size_t>>;
 /// (functions, threads)
 using flat_pass = std::pair<std::vector<std::uintptr_t>, std::optional<flat_threads>>;
 /// (passes, first byte of the scalars, bytes)
@@ -41,13 +37,6 @@ using flat_structure = std::tuple<std::vector<flat_pass>, std::size_t, std::size
 using flat_scratch = std::pair<std::int64_t, std::vector<std::int64_t>>;
 /// (chunk, structure, bounds by pass, numbers, scratch, bytes of scratch memory)
 using flat_chunk = std::tuple<user_box, std::size_t, std::vector<std::vector<std::int64_t>>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t>;
-
-fused_threads to_threads(const flat_threads& flat) {
-	const auto& [block, items, wide, margins, wide_bounds] = flat;
-	fused_threads threads{block, items, {}, margins, wide_bounds};
-	for(const auto& [memory, first_stride, dims, size_bytes] : wide) threads.wide.push_back({memory, first_stride, dims, size_bytes});
-	return threads;
-}
 
 std::shared_ptr<fused_kernel> make_kernel(const std::vector<flat_memory>& memories, const std::vector<flat_structure>& structures,
     const std::vector<flat_chunk>& chunks) {

@@ -77,10 +77,10 @@ class CudaTarget:
             functions = [compilation.load(program, self._ordinals) for program in programs]
         except CompilationError as error:
             raise InternalError(f"The text of the fused kernel '{made.name}' does not compile:\n{error}") from None
-        return [(by_device, _threads(one)) for by_device, one in zip(functions, made.passes, strict=True)]
+        return [(by_device, threads_of(one)) for by_device, one in zip(functions, made.passes, strict=True)]
 
 
-def _threads(one: PassLaunch) -> Any:
+def threads_of(one: PassLaunch) -> Any:
     """As `_native.FusedLaunch` takes them: x first."""
     wide = [(memory.place, memory.first_stride, memory.ndim, memory.itemsize) for memory in one.wide]
     return _x_first(one.block), _x_first(one.items), wide, list(one.margins), one.wide_bounds

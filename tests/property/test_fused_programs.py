@@ -21,6 +21,8 @@ from celerity_py.fusion.launches import PassLaunch
 from celerity_py.fusion.lowering import Instruction
 from celerity_py.fusion.nodes import Load
 from tests.property.fused_programs import find, make_all
+from tests.support import fused_kernels
+from tests.support.fused_kernels import Given
 
 FIRST_SEED = 4_000_000
 
@@ -82,10 +84,13 @@ def _miss_partial_assignments(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(celerity_py.fusion.storages, "Insert", lambda dtype, shape, base, part, positions: base)
 
 
-def _leave_out_single_columns(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        PassLaunch, "num_threads_x", lambda self, low, high, first, last, start: (last - start) // self.items[-1]
-    )
+def _leave_out_the_last_blocks(patch: pytest.MonkeyPatch) -> None:
+    def begin_pass(one: PassLaunch, given: Given) -> list[int]:
+        x, *others = begin(one, given)
+        return [max(x - 1, 0), *others]
+
+    begin = fused_kernels.begin_pass
+    patch.setattr(fused_kernels, "begin_pass", begin_pass)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,7 @@ def _leave_out_single_columns(patch: pytest.MonkeyPatch) -> None:
         _copy_references,
         _swap_sides_of_partial_assignments,
         _miss_partial_assignments,
-        _leave_out_single_columns,
+        _leave_out_the_last_blocks,
     ],
 )
 def test_a_maker_with_a_mistake_is_found_out(

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 import celerity_py.fusion
-from celerity_py import Box, Region
+from celerity_py import Box, Region, _native_testing
 from celerity_py.calls.views import View
 from celerity_py.fusion.calls import AccessArgument
 from celerity_py.fusion.cpu_kernels import FusedCpuKernel
 from celerity_py.fusion.kernels import FusedKernel, make
 from celerity_py.fusion.launches import PassLaunch
+from celerity_py.submit.fused_targets import threads_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Site, Submission
@@ -217,15 +218,18 @@ def given_to(kernel: FusedKernel, arguments: Sequence[Any], arrays: Sequence[Arr
     return given
 
 
-def grid_of(one: PassLaunch, numbers: list[int], block: Sequence[int]) -> list[int]:
-    """The blocks along x, y and z, for blocks of so many threads, x last."""
-    extents = [numbers[one.bounds + 2 * dim + 1] - numbers[one.bounds + 2 * dim] for dim in range(one.dims)]
-    steps = [threads * items for threads, items in zip(block, one.items, strict=True)]
-    if one.wide_bounds is not None:
-        low, high = numbers[one.bounds + 2 * one.dims - 2 : one.bounds + 2 * one.dims]
-        extents[-1] = one.num_threads_x(low, high, *numbers[one.wide_bounds : one.wide_bounds + 3])
-    steps[-1] = block[-1]
-    return [-(-extent // step) for extent, step in zip(extents, steps, strict=True)][::-1] + [1] * (3 - one.dims)
+def begin_pass(one: PassLaunch, given: Given) -> list[int]:
+    """Let native code set the columns of vectors, and tell the blocks along x, y and z; 0 if there are no items."""
+    addresses, strides, numbers = (table or [0] for table in (given.addresses, given.strides, given.numbers))
+    words = [*addresses, *strides, *numbers]
+    begin = len(addresses) + len(strides)
+    bounds = given.numbers[one.bounds : one.bounds + 2 * one.dims]
+    begun = _native_testing.begin_pass(bounds, threads_of(one), words, len(addresses), begin)
+    if begun is None:
+        return [0, 0, 0]
+    grid, changed = begun
+    given.numbers[:] = changed[begin : begin + len(given.numbers)]
+    return grid
 
 
 def launch(
@@ -242,12 +246,10 @@ def launch(
     memories = placed([arguments[place].array for place in kernel.accesses], draws)
     given, num_wide = given_to(kernel, arguments, [memory.view for memory in memories]), 0
     for place, one in enumerate(kernel.passes):
-        if one.wide_bounds is not None:
-            found = one.wide_columns(given.numbers, given.addresses, given.strides)
-            given.numbers[one.wide_bounds : one.wide_bounds + 3] = found
-            num_wide += found[0] < found[1]
         threads = tuple(draws.randint(1, 3) for _ in one.block) if draws else one.block
-        grid = grid_of(one, given.numbers, threads)
+        grid = begin_pass(replace(one, block=threads), given)
+        if one.wide_bounds is not None:
+            num_wide += given.numbers[one.wide_bounds] < given.numbers[one.wide_bounds + 1]
         if draws:  # there may be more blocks than needed, and less where the text has loops
             for axis in range(one.dims):
                 least = 1 if f"CELERITY_TILES({'xyz'[axis]}" in kernel.text else grid[axis]

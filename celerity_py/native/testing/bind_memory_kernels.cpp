@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Copies and reductions of the executor in host memory, for tests.
+// Copies and reductions of the executor in host memory, and the grids of fused kernels, for tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -9,6 +10,7 @@
 #include "executor/core/memory/nd_copy.hpp"
 #include "executor/core/memory/reduce_kernels.hpp"
 #include "flat_values.hpp"
+#include "fused_threads.hpp"
 #include "look_up.hpp"
 #include "testing_bindings.hpp"
 
@@ -55,6 +57,18 @@ void reduce_elements(const std::string& op, const std::string& dtype, const std:
 	    reinterpret_cast<void*>(destination));
 }
 
+/// None if there are no items.
+using begun_pass = std::optional<std::pair<extents, std::vector<std::int64_t>>>;
+
+begun_pass begin_pass(const std::vector<std::int64_t>& bounds, const flat_threads& threads, const std::vector<std::int64_t>& words, const std::size_t strides,
+    const std::size_t numbers) {
+	fused_block block;
+	for(const auto word : words) block.put(word);
+	const auto grid = fused_kernel::begin_pass({bounds}, to_threads(threads), {strides, numbers, 0}, block);
+	if(!grid) return std::nullopt;
+	return std::pair{*grid, std::vector(block.words(), block.words() + block.size())};
+}
+
 } // namespace
 
 void bind_memory_kernels(nb::module_& m) {
@@ -66,6 +80,10 @@ Data lies in a dense row-major array over the given box, or packed, box after bo
 	    "How copy_boxes() would go about it: for each box (number of contiguous runs, bytes per run).");
 	m.def("reduce", &reduce_elements, "op"_a, "dtype"_a, "source"_a, "count"_a, "destination"_a, "num_elements"_a = 1,
 	    "Reduces `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.");
+	m.def("begin_pass", &begin_pass, "bounds"_a, "threads"_a, "words"_a, "strides"_a, "numbers"_a,
+	    R"(The grid of a pass, x first, and the parameter block with the columns of vectors; None if there are no items.
+
+Arguments are those of FusedLaunch, and the words of the block, with the places where strides and numbers begin.)");
 }
 
 } // namespace celerity::native

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from celerity_py.fusion.launches import PassLaunch, WideMemory
 from celerity_py.fusion.tiling import Tile
 from tests.support.fused_kernels import (
     Access,
+    Given,
+    begin_pass,
     compile_texts,
     describe_difference,
     given_to,
-    grid_of,
     launch,
     make_kernel,
     run_on_numpy,
@@ -35,6 +37,14 @@ ROWS = [0, 0, 1, 9, 1, 99, 1, 1, 1, 1, 99]
 def _wave(chunk: Any, u_next: Any, u: Any) -> None:
     inner = chunk.box & u.shape_box.shrink(1, 1)
     u_next[inner] = u[inner.shift(-1, 0)] + u[inner.shift(0, -1)] + u[inner.shift(0, 1)] + u[inner]
+
+
+def _begin(one: PassLaunch, numbers: list[int], addresses: list[int], strides: list[int]) -> tuple[list[int], ...]:
+    """The columns of vectors and the column at which threads begin; and the grid."""
+    assert one.wide_bounds is not None
+    given = Given(addresses, strides, list(numbers), np.zeros(2), [])
+    grid = begin_pass(one, given)
+    return given.numbers[one.wide_bounds : one.wide_bounds + 3], grid
 
 
 def _make(function: Callable[..., Any], shape: tuple[int, ...], *dtypes: str, **options: Any) -> FusedKernel:
@@ -58,12 +68,13 @@ def _make(function: Callable[..., Any], shape: tuple[int, ...], *dtypes: str, **
 def test_vectors_lie_on_aligned_columns_within_the_box(
     low: int, high: int, address: int, expected: tuple[int, int]
 ) -> None:
-    assert ONE_DIM.wide_columns([low, high, low, low, low, low, high], [address], [4])[:2] == expected
+    columns, _ = _begin(ONE_DIM, [low, high, low, low, low, low, high], [address], [4])
+    assert (columns[0], columns[1]) == expected
 
 
 def test_columns_that_vectors_touch_beside_their_items_stay_within_the_box() -> None:
     one = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (1, 3), 2)
-    assert one.wide_columns([4, 20, 4, 4, 4, 4, 20], [4096], [4]) == (8, 16, 0)
+    assert _begin(one, [4, 20, 4, 4, 4, 4, 20], [4096], [4])[0] == [8, 16, 0]
 
 
 @pytest.mark.parametrize(
@@ -77,13 +88,20 @@ def test_columns_that_vectors_touch_beside_their_items_stay_within_the_box() -> 
     ],
 )
 def test_all_memories_must_be_aligned(addresses: list[int], strides: list[int], expected: tuple[int, int]) -> None:
-    assert TWO_DIMS.wide_columns(ROWS, addresses, strides)[:2] == expected
+    columns, _ = _begin(TWO_DIMS, ROWS, addresses, strides)
+    assert (columns[0], columns[1]) == expected
 
 
 def test_threads_of_vectors_and_of_single_columns_are_counted() -> None:
-    assert TWO_DIMS.num_threads_x(1, 99, 4, 96, 0) == 25
-    assert TWO_DIMS.num_threads_x(1, 99, 1, 1, 1) == 98
-    assert grid_of(TWO_DIMS, [0, 0, 1, 1000, 1, 9999, 4, 9996, 0], (4, 64)) == [40, 250, 1]
+    one = replace(TWO_DIMS, block=(1, 1))
+    assert _begin(one, ROWS, [4096, 8192], [400, 4, 800, 8])[1] == [25, 8, 1]
+    assert _begin(one, ROWS, [4096, 8192], [404, 4, 800, 8])[1] == [98, 8, 1]
+    many = [0, 0, 1, 1000, 1, 9999, 1, 1, 1, 1, 9999]
+    assert _begin(TWO_DIMS, many, [4096, 8192], [40_000, 4, 80_000, 8]) == ([4, 9996, 0], [40, 250, 1])
+
+
+def test_a_pass_without_items_has_no_blocks() -> None:
+    assert _begin(ONE_DIM, [3, 3, 3, 3, 3, 3, 3], [4096], [4])[1] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +120,7 @@ def test_threads_of_vectors_and_of_single_columns_are_counted() -> None:
 def test_threads_begin_at_cache_lines(
     low: int, limits: tuple[int, int], address: int, expected: tuple[int, int, int]
 ) -> None:
-    assert ONE_DIM.wide_columns([low, 99, low, low, low, *limits], [address], [4]) == expected
+    assert _begin(ONE_DIM, [low, 99, low, low, low, *limits], [address], [4])[0] == list(expected)
 
 
 def test_a_launch_that_sets_no_columns_uses_no_vectors() -> None:
