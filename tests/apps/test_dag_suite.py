@@ -222,7 +222,8 @@ def test_lines_and_tokens_are_counted_without_layout_comments_and_accesses() -> 
 
 def _options(**changed: Any) -> argparse.Namespace:
     return argparse.Namespace(**{
-        "programs": ["VEC", "DL"], "regimes": ["R1"], "variants": ["d"], "rounds": 5, "seconds": 60.0, "scale": 1e-4,
+        "programs": ["VEC", "DL"], "orders": ["age"], "regimes": ["R1"], "variants": ["d"],
+        "rounds": 5, "seconds": 60.0, "scale": 1e-4,
         "backend": "cpu", "output": None, **changed,
     })  # fmt: skip
 
@@ -245,6 +246,21 @@ def test_a_program_that_dies_leaves_what_it_had_and_does_not_stop_the_next_one(
     assert all("ended with -6" in problem for problem in figures["problems"][:2])
     assert figures["problems"][2] == "DL: left no figures of R1"
     assert json.loads(output.read_text())["rows"] == [row]
+
+
+def test_each_order_of_equal_kernels_has_a_process_that_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(name: str, options: argparse.Namespace, seconds: float, output: Path) -> list[str]:
+        row = json.dumps(_row(name, "R1", {"d": 10}))
+        script = f"""import json, os
+row = json.loads({row!r}) | {{"order": os.environ["CELERITY_KERNEL_ORDER"]}}
+json.dump({{"counted": {{}}, "rows": [row], "problems": []}}, open({str(output)!r}, "w"))"""
+        return [sys.executable, "-c", script]
+
+    monkeypatch.setattr(dag_suite, "_command", command)
+    figures = dag_suite.run_all(_options(programs=["VEC"], orders=["age", "path"]))
+    assert figures["problems"] == []
+    assert [(row["program"], row["order"]) for row in figures["rows"]] == [("VEC", "age"), ("VEC, path", "path")]
+    dag_table.show_all(figures["rows"], figures["summary"])
 
 
 def test_a_variant_that_fails_its_check_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

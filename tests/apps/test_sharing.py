@@ -18,7 +18,6 @@ import pytest
 import celerity_py as celerity
 from cluster_jobs.benchmarks.dags import (
     dag_programs,
-    kernel_orders,
     sharing,
     sharing_measure,
     sharing_processes,
@@ -68,7 +67,7 @@ def test_all_cases_run_on_a_cpu_device_and_all_of_it_is_written(prefetch: str, s
                 assert row["throughput"] > 0
             else:
                 assert min(row["highest_per_s"], row["middle_per_s"], row["lowest_alone_per_s"]) > 0
-                assert len(row["lowest_by_tenth"]) == 10 * len(row["lowest_by_second"])
+                assert len(row["lowest_by_second"]) >= 1
 
 
 def test_a_regular_graph_is_the_transpose_of_its_transpose() -> None:
@@ -306,7 +305,6 @@ def test_progress_is_counted_by_second_with_the_longest_wait() -> None:
     found = {"priorities": {"seconds": 3.0, "rate_alone": 10.0, "ends": ends, "rates": dict.fromkeys(range(4), 1.0)}}
     rows = sharing_table.rows_of_progress(about, found)
     assert rows[0]["lowest_by_second"] == [2, 0, 2]
-    assert sum(rows[0]["lowest_by_tenth"][20:]) == 2
     assert rows[0]["longest_gap_ms"] == pytest.approx(2300)
     sharing_table.show(rows)
 
@@ -328,20 +326,3 @@ def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.Captur
         sharing.options_of(arguments)
     assert refused.value.code == 2
     assert "error:" in capsys.readouterr().err
-
-
-def test_orders_of_kernels_take_turns_on_a_cpu_device(tmp_path: Path) -> None:
-    output = tmp_path / "orders.json"
-    result = _run(
-        "kernel_orders", "--programs", "VEC,IMG", "--seconds", "6", "--samples", "5", "--rounds", "3",
-        "--output", str(output),
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
-    figures = json.loads(output.read_text())
-    assert figures["problems"] == []
-    for row in figures["rows"]:
-        assert row["rounds"] == 3
-        assert tuple(row["orders"]) == kernel_orders.ORDERS
-        for of in row["orders"].values():
-            assert of["d"]["number"] >= 15
-            assert of["b"] is None

@@ -101,13 +101,6 @@ def test_programs_that_share_a_gpu_are_right_in_all_ways(case: str, prefetch: st
     assert {row["way"] for row in rows} == ways_of_case
 
 
-def test_each_order_of_kernels_is_measured_beside_streams_by_hand(tmp_path: Path) -> None:
-    figures = _run(tmp_path, "kernel_orders", "--scale", "0.01", "--rounds", "3", "--seconds", "30")
-    rows = figures["rows"]
-    assert isinstance(rows, list)
-    assert all(of["d_over_b"] > 0 for of in rows[0]["orders"].values())
-
-
 # ---- a split of the multiprocessors
 
 

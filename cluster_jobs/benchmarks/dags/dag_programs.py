@@ -18,7 +18,7 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from cluster_jobs.benchmarks.dags import dag_kernels as kernels
-from cluster_jobs.benchmarks.dags.dag_kernel import FOLD_BLOCKS, FOLD_THREADS, DagKernel
+from cluster_jobs.benchmarks.dags.dag_kernels import FOLD_BLOCKS, FOLD_THREADS, DagKernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

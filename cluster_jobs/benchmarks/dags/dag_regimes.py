@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cluster_jobs.benchmarks.dags import dag_programs
-from cluster_jobs.benchmarks.dags.dag_kernel import FOLD_BLOCKS, FOLD_THREADS
+from cluster_jobs.benchmarks.dags.dag_kernels import FOLD_BLOCKS, FOLD_THREADS
 from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS, Program, Step, Use
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 
     python -m cluster_jobs.benchmarks.dags.dag_suite --output results/dags.json
     python -m cluster_jobs.benchmarks.dags.dag_suite --programs VEC,IMG --regimes R1,R4 --variants a1,b,d
+    python -m cluster_jobs.benchmarks.dags.dag_suite --programs IMG --regimes R3 --variants b,d --orders age,path
     python -m cluster_jobs.benchmarks.dags.dag_suite --backend cpu        # only tries ours out
 
 Programs: VEC, B&S, IMG, ML, HITS, DL, and four mixtures of our own. Variants: a0, one stream, waited for behind each
@@ -13,8 +14,8 @@ tiny.
 
 Each variant is compared with NumPy before it is timed. Rounds go through the variants in turns. A run is timed by
 itself, until the host knows that it is over, and in a row of runs that are waited for once; in R3 only by itself, and
-without the time in which the host renews the inputs. Each program has a process of its own, so that nothing that goes
-wrong in one stops the others; with --output, the file is written after each.
+without the time in which the host renews the inputs. Each program and each order of equal kernels has a process of its
+own, so that nothing that goes wrong in one stops the others; with --output, the file is written after each.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from typing import Any
 
 import celerity_py as celerity
 from cluster_jobs.benchmarks import launching, report
-from cluster_jobs.benchmarks.dags import dag_measure, dag_options, dag_table
+from cluster_jobs.benchmarks.dags import dag_measure, dag_table
 from cluster_jobs.benchmarks.dags.dag_measure import Ours, Pace, Replayed, Variant
 from cluster_jobs.benchmarks.dags.dag_programs import Program
 from cluster_jobs.benchmarks.dags.dag_regimes import ALL, REGIMES, Regime, build, joined
 from cluster_jobs.benchmarks.dags.dag_schedules import dependencies, least_waits_of, reduced, schedule_of, width_of
 
+CPU_SCALE = 1e-3
+ORDERS = ("age", "path", "predecessors")
 VARIANTS = ("a0", "a1", "b", "c", "d", "d'")
 OURS = {kind.name: kind for kind in (Ours, Replayed)}
 GRACE_S = 120.0  # for a program to start, to compute with NumPy and to end, besides its time for measuring
@@ -69,25 +72,20 @@ def measure_regime(
     name: str, regime: Regime, queue: celerity.Queue, options: argparse.Namespace, until: float
 ) -> dict[str, Any]:
     """Check and time the variants of a program in a regime; a row of the file."""
-    began = [time.monotonic()]
     program = joined(name, build(name, regime, scale=options.scale))
     row: dict[str, Any] = {"program": name, "regime": regime.name, **_structure(program)}
     variants, problems = _make_variants(program, name, regime, queue, options)
-    began.append(time.monotonic())
     first: dict[str, Any] = {}
     for each in variants:
         check = partial(dag_measure.first_results, each, program, from_host=regime.from_host)
         first[each.name] = dag_measure.attempt(problems, each.name, check)
     variants = [variant for variant in variants if variant.name not in problems]
-    began.append(time.monotonic())
     samples: dict[str, dag_measure.Samples] = {}
     if variants:
         slowest = next((variant for variant in variants if variant.name != "a0"), variants[0])
         pace = Pace.of(slowest, from_host=regime.from_host)
-        row["pace"] = vars(pace)
         samples, failed = dag_measure.measure(variants, pace, options.rounds, until)
         problems |= failed
-        began.append(time.monotonic())
         for each in (variant for variant in variants if variant.name not in failed):
             again = partial(dag_measure.check_again, each, first[each.name], from_host=regime.from_host)
             dag_measure.attempt(problems, each.name, again)
@@ -97,8 +95,6 @@ def measure_regime(
         if variant.name not in problems
     }
     row["problems"] = problems
-    spans = zip(("build", "check", "measure", "check again"), (*began[1:], time.monotonic()), began, strict=False)
-    row["seconds"] = {what: round(end - begin, 2) for what, end, begin in spans}
     return row
 
 
@@ -133,9 +129,7 @@ def measure_here(name: str, options: argparse.Namespace) -> dict[str, Any]:
     celerity.configure(backend=options.backend, devices="cpu:1" if options.backend == "cpu" else "0,")
     figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
     if "d" in options.variants:
-        small = joined(
-            name, build(name, REGIMES["R4"], scale=0.1 if options.backend == "cuda" else dag_options.CPU_SCALE)
-        )
+        small = joined(name, build(name, REGIMES["R4"], scale=0.1 if options.backend == "cuda" else CPU_SCALE))
         problems: dict[str, str] = {}
         count = partial(dag_measure.count_ours, small, is_cuda=options.backend == "cuda")
         figures["counted"] = dag_measure.attempt(problems, "waits of d", count) or {}
@@ -177,13 +171,13 @@ def _command(name: str, options: argparse.Namespace, seconds: float, output: Pat
     ]
 
 
-def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
+def run(name: str, order: str, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """Measure a program in a process of its own, and print what it printed; what it left, if it comes to grief."""
-    problems = []
+    problems, variables = [], {"CELERITY_KERNEL_ORDER": order}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "program.json"
         try:
-            print(launching.run(_command(name, options, seconds, output), {}, seconds + GRACE_S), end="")
+            print(launching.run(_command(name, options, seconds, output), variables, seconds + GRACE_S), end="")
         except RuntimeError as error:
             problems.append(f"{name}: {error}")
         figures: dict[str, Any] = {"counted": {}, "rows": [], "problems": []}
@@ -197,21 +191,23 @@ def run(name: str, options: argparse.Namespace, seconds: float) -> dict[str, Any
 
 
 def run_all(options: argparse.Namespace) -> dict[str, Any]:
-    """All programs, one after the other."""
-    about = {key: getattr(options, key) for key in ("backend", "regimes", "variants", "rounds", "scale")}
+    """All programs in all orders, one after the other; the names of orders other than by age stand behind a program."""
+    about = {key: getattr(options, key) for key in ("backend", "regimes", "variants", "rounds", "scale", "orders")}
     figures: dict[str, Any] = {**about, "counted": {}, "rows": [], "problems": []}
     deadline = time.monotonic() + options.seconds
-    for number, name in enumerate(options.programs):
+    jobs = [(program, order) for program in options.programs for order in options.orders]
+    for number, (program, order) in enumerate(jobs):
+        name = program if order == ORDERS[0] else f"{program}, {order}"
         begun = time.monotonic()
-        seconds = (deadline - begun) / (len(options.programs) - number)
+        seconds = (deadline - begun) / (len(jobs) - number)
         if seconds <= 0:
             figures["problems"].append(f"{name}: no time to run it; raise --seconds")
             continue
         print(f"{name}: at most {seconds:.0f} s", flush=True)
-        found = run(name, options, seconds)
+        found = run(program, order, options, seconds)
         print(f"{name}: took {time.monotonic() - begun:.0f} s", flush=True)
         figures["counted"][name] = found["counted"]
-        figures["rows"] += found["rows"]
+        figures["rows"] += [row | {"program": name} for row in found["rows"]]
         figures["problems"] += found["problems"]
         figures["summary"] = dag_table.summarize(figures["rows"])
         report.write(options.output, **figures)
@@ -221,12 +217,21 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line, and fill in what depends on the machine."""
     parser = report.argument_parser(__doc__)
-    dag_options.add_arguments(parser, ALL, tuple(REGIMES), rounds=30, seconds=400)
-    variants = report.names_among(VARIANTS)
-    parser.add_argument("--variants", type=variants, default=list(VARIANTS), help=",".join(VARIANTS))
+    chosen = {"programs": ALL, "regimes": tuple(REGIMES), "variants": VARIANTS}
+    for name, known in chosen.items():
+        parser.add_argument(f"--{name}", type=report.names_among(known), default=list(known), help=",".join(known))
+    orders_help = f"of equal kernels, {','.join(ORDERS)} (default {ORDERS[0]})"
+    parser.add_argument("--orders", type=report.names_among(ORDERS), default=[ORDERS[0]], help=orders_help)
+    parser.add_argument("--rounds", type=int, default=30, help="rounds that count, at most (default 30)")
+    parser.add_argument("--seconds", type=float, default=400, help="time for all programs (default 400)")
+    parser.add_argument("--scale", type=float, help=f"factor for the amount of data (default 1, on CPUs {CPU_SCALE})")
+    launching.add_backend(parser)
     parser.add_argument("--here", action="store_true", help="measure a single program, in this process")
     options = parser.parse_args(arguments)
-    dag_options.settle(parser, options, fewest_rounds=dag_measure.FEWEST_ROUNDS)
+    launching.settle_backend(parser, options)
+    options.scale = options.scale or (CPU_SCALE if options.backend == "cpu" else 1.0)
+    if options.rounds < dag_measure.FEWEST_ROUNDS:
+        parser.error(f"--rounds is at least {dag_measure.FEWEST_ROUNDS}")
     if options.backend == "cpu":
         options.variants = [name for name in options.variants if name in OURS]
         if not options.variants:

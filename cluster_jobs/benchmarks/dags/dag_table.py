@@ -101,10 +101,7 @@ def line_of(row: Mapping[str, Any]) -> str:
         alone, in_a_row = (time_of(row, name, way) for way in WAYS)
         parts.append(f"{name} {report.duration(alone)}" + (f"/{report.duration(in_a_row)}" if in_a_row else ""))
     parts += [f"{name} FAILED" for name in row["problems"]]
-    spent = ", ".join(f"{what} {seconds:.0f} s" for what, seconds in row.get("seconds", {}).items())
-    return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row" + (
-        f" ({spent})" if spent else ""
-    )
+    return f"  {row['program']} {row['regime']}: {', '.join(parts)} µs by itself/in a row"
 
 
 def show_program(rows: Sequence[Mapping[str, Any]]) -> None:

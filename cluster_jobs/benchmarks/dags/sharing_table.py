@@ -89,13 +89,12 @@ def rows_of_progress(about: Mapping[str, Any], found: Mapping[str, Mapping[str, 
         last = max(figures["ends"])
         ends = [end for end in figures["ends"][last] if end <= figures["seconds"]]
         bins = max(1, int(figures["seconds"] / BIN_S))
-        tenths, _ = np.histogram(ends, 10 * bins, (0, bins * BIN_S))
+        by_second, _ = np.histogram(ends, bins, (0, bins * BIN_S))
         gaps = np.diff([0.0, *ends, figures["seconds"]])
         rows.append({
             **about,
             "way": way,
-            "lowest_by_second": tenths.reshape(bins, 10).sum(axis=1).tolist(),
-            "lowest_by_tenth": tenths.tolist(),
+            "lowest_by_second": by_second.tolist(),
             "lowest_per_s": len(ends) / figures["seconds"],
             "lowest_alone_per_s": figures["rate_alone"],
             "longest_gap_ms": float(gaps.max()) * 1e3,

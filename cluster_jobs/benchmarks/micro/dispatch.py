@@ -7,8 +7,6 @@ instruction is on its stream. It is measured for few and for many operations; th
 operations are enqueued behind the same latch.
 
 *End to end*: from the first call until the wait returns, for tasks that do not depend on each other.
-
-Under `mpirun -n 2` it measures steps of a kernel and an exchange between the ranks instead, against NCCL.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import functools
-import os
 import statistics
 import threading
 import time
@@ -29,7 +26,7 @@ import celerity_py as celerity
 from celerity_py import access
 from cluster_jobs.benchmarks import report
 from cluster_jobs.benchmarks.cuda_driver import count_devices
-from cluster_jobs.benchmarks.micro.dispatch_by_hand import LATCH, HandWritten, HandWrittenExchange, closing
+from cluster_jobs.benchmarks.micro.dispatch_by_hand import LATCH, HandWritten
 
 FEW, MANY = 100, 700
 STRIDE = 32  # elements between the words that are copied, so that no two copies are one
@@ -262,40 +259,6 @@ def _row(key: str, what: str, ours: float | None, by_hand: float | None) -> dict
     return {"key": key, "what": what, "ours_us": ours, "by_hand_us": by_hand}
 
 
-def measure_exchange(queue: celerity.Queue, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A step is a kernel on each rank that reads data that the other rank wrote in the step before. Collective."""
-    rows = []
-    for elements in (1, 4096, 262144):
-        shape = (2 * elements,)
-        data = [celerity.Buffer.from_array(np.zeros(shape, np.int32), name=name) for name in "xy"]
-
-        def run(steps: int, reads: Any, data: list[celerity.Buffer] = data, elements: int = elements) -> float:
-            queue.barrier()
-            begun = time.perf_counter()
-            for step in range(steps):
-                source, target = data[step % 2], data[1 - step % 2]
-                part = target.write(access.even_split(elements))
-                queue.parallel_for(2, nothing, source.read(reads), source.read(reads), part)
-            queue.barrier()
-            return (time.perf_counter() - begun) / steps * 1e6
-
-        figures = {}
-        for name, reads in (("alone", access.even_split(elements)), ("exchange", access.all())):
-            figures[name] = statistics.median([run(options.steps, reads) for _ in range(options.rounds + 1)][1:])
-        by_hand = None
-        if options.backend != "cpu":
-            hand = HandWrittenExchange(elements, celerity.rank())
-            times = [hand.run(options.steps) for _ in range(options.rounds + 1)][1:]
-            by_hand = statistics.median(times) / options.steps * 1e6
-            closing(hand)
-        size = f"{4 * elements} bytes each way"
-        rows.append(_row("exchange", f"kernel and exchange of {size}, per step", figures["exchange"], by_hand))
-        rows.append(
-            _row("exchange", f"of which send and receive of {size}", figures["exchange"] - figures["alone"], None)
-        )
-    return rows
-
-
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the table."""
     lines = []
@@ -312,32 +275,22 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
     parser = report.argument_parser(__doc__)
     parser.add_argument("--tasks", type=int, default=5000, help="tasks end to end (default 5000)")
-    parser.add_argument("--steps", type=int, default=500, help="steps of the exchange (default 500)")
     parser.add_argument("--rounds", type=int, default=15, help="repetitions, of which the median counts (default 15)")
     parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda", help="cpu only tries the program out")
     options = parser.parse_args(arguments)
     if options.backend == "cuda" and count_devices() == 0:
         parser.error("there is no CUDA device; --backend cpu tries the program out")
-    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-    devices = "cpu:1" if options.backend == "cpu" else None
-    if devices is None and "CELERITY_DEVICES" not in os.environ:
-        devices = "0,1" if celerity.size() > 1 else "0,"
-    celerity.configure(backend=options.backend, devices=devices)
-    if celerity.size() > 1:
-        with celerity.Queue() as queue:
-            rows = measure_exchange(queue, options)
-    else:
-        hand = None if options.backend == "cpu" else HandWritten(MANY)
-        # Behind the latch host tasks pile up, and a horizon among them would hold back what follows it.
-        celerity.configure(run_ahead=512, horizon_max_parallelism=8192)
-        with celerity.Queue() as queue:
-            rows = measure_issue(queue, hand, options.rounds)
-        celerity.configure(run_ahead=None, horizon_max_parallelism=None)
-        with celerity.Queue() as queue:
-            rows += measure_end_to_end(queue, hand, options)
-    if celerity.is_master():
-        show(rows)
-        report.write(options.output, rows)
+    celerity.configure(backend=options.backend, devices="cpu:1" if options.backend == "cpu" else "0,")
+    hand = None if options.backend == "cpu" else HandWritten(MANY)
+    # Behind the latch host tasks pile up, and a horizon among them would hold back what follows it.
+    celerity.configure(run_ahead=512, horizon_max_parallelism=8192)
+    with celerity.Queue() as queue:
+        rows = measure_issue(queue, hand, options.rounds)
+    celerity.configure(run_ahead=None, horizon_max_parallelism=None)
+    with celerity.Queue() as queue:
+        rows += measure_end_to_end(queue, hand, options)
+    show(rows)
+    report.write(options.output, rows)
     return 0
 
 

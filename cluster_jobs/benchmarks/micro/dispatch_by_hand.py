@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The operations of `micro.dispatch` by hand: RawKernel launches on streams, memcpyAsync, events, NCCL."""
+"""The operations of `micro.dispatch` by hand: RawKernel launches on streams, memcpyAsync, events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ctypes
 import time
 from collections.abc import Callable
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 
@@ -106,45 +105,3 @@ class HandWritten:
             self.kernels(len(self.arguments))
         self.synchronize()
         return (time.perf_counter() - begun) * count / (-(-count // len(self.arguments)) * len(self.arguments))
-
-
-class HandWrittenExchange:
-    """Two ranks that exchange a message after each kernel, with NCCL."""
-
-    def __init__(self, elements: int, device: int) -> None:
-        import cupy
-        from cupy.cuda import nccl
-        from mpi4py import MPI
-
-        self.comm = MPI.COMM_WORLD
-        self.nccl = nccl
-        cupy.cuda.Device(device).use()
-        self.nothing = cupy.RawKernel(SOURCE, "nothing").kernel
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.data = cupy.zeros((2, elements), np.int32)
-        identity = self.comm.bcast(nccl.get_unique_id() if self.comm.rank == 0 else None)
-        self.communicator = nccl.NcclCommunicator(2, identity, self.comm.rank)
-        cupy.cuda.runtime.deviceSynchronize()
-
-    def run(self, steps: int) -> float:
-        """Seconds for a number of steps."""
-        nccl, stream, communicator = self.nccl, self.stream, self.communicator
-        own, halo = self.data[0].data.ptr, self.data[1].data.ptr
-        count, peer, one = self.data.shape[1], 1 - self.comm.rank, (1, 1, 1)
-        arguments = tuple(map(np.uint64, (own, halo, own)))
-        stream.synchronize()
-        self.comm.barrier()
-        begun = time.perf_counter()
-        for _ in range(steps):
-            self.nothing(one, one, arguments, stream=stream)
-            nccl.groupStart()
-            communicator.send(own, count, nccl.NCCL_INT32, peer, stream.ptr)
-            communicator.recv(halo, count, nccl.NCCL_INT32, peer, stream.ptr)
-            nccl.groupEnd()
-        stream.synchronize()
-        return time.perf_counter() - begun
-
-
-def closing(handle: Any) -> None:
-    """Drop NCCL's communicator before MPI ends."""
-    handle.communicator.destroy()
