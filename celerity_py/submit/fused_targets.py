@@ -65,7 +65,7 @@ class CudaTarget:
 
     def passes(self, made: FusedKernel, *, contracts: bool, has_small_strides: bool) -> list[tuple[list[int], Any]]:
         """See `Target`."""
-        options: tuple[str, ...] = () if contracts else ("--fmad=false",)
+        options = ("--maxrregcount=128", *(() if contracts else ("--fmad=false",)))
         if has_small_strides and made.has_small_coordinates:
             options += ("-DCELERITY_COORDINATE=int",)
         programs = [

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -143,8 +144,18 @@ def test_vectors_have_16_bytes_of_the_widest_type() -> None:
         a[chunk.box] = b[chunk.box]
 
     columns = {dtype: _make(copy, (40, 50), dtype, dtype).passes[0].items[-1] for dtype in ("f4", "f8", "F", "D", "i1")}
-    assert columns == {"f4": 4, "f8": 2, "F": 2, "D": 1, "i1": 4}
+    assert columns == {"f4": 4, "f8": 2, "F": 2, "D": 2, "i1": 4}
     assert _make(copy, (40, 50), "f8", "f4").passes[0].items[-1] == 2
+
+
+def test_rows_share_what_items_with_many_neighbours_load() -> None:
+    def function(chunk: Any, a: Any, b: Any) -> None:
+        inner = chunk.box.shrink(1, 1, 1)
+        shifts = list(itertools.product((-1, 0, 1), repeat=3))
+        a[inner] = sum((b[inner.shift(*shift)] for shift in shifts[1:]), b[inner.shift(*shifts[0])])
+
+    (one,) = _make(function, (9, 9, 9), "f4", "f4").passes
+    assert (one.items, one.block) == ((1, 4, 4), (1, 8, 16))
 
 
 def test_components_of_elements_are_no_vectors() -> None:
