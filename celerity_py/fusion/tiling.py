@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MAX_FIXED_DISTANCE: Final = 8
 _MIN_COLUMNS: Final = 2
 _MAX_COLUMNS: Final = 4
-#: In a window. Rows of a tile share them.
+#: In one memory. Rows of a tile share them.
 _MANY_NEIGHBOURS: Final = 16
 
 
@@ -189,5 +190,6 @@ def choose_tile(one: Pass, windows: Windows) -> Tile:
         return Tile(block=block)
     itemsize = max(memory.dtype.itemsize for memory in memories)
     columns = min(max(VECTOR_BYTES // itemsize, _MIN_COLUMNS), _MAX_COLUMNS)
-    neighbours = max((len(window.columns) for window in windows.all), default=0)
-    return Tile(4, columns, (8, 16)) if neighbours >= _MANY_NEIGHBOURS and ndim > 1 else Tile(1, columns, block)
+    neighbours = Counter(windows.all[use.window].memory for use in windows.uses.values())
+    has_many = max(neighbours.values(), default=0) >= _MANY_NEIGHBOURS
+    return Tile(4, columns, (8, 16)) if has_many and ndim > 1 else Tile(1, columns, block)
