@@ -6,25 +6,21 @@ numba is imported for a compilation only. A result from disk is loaded by llvmli
 
 from __future__ import annotations
 
-import contextlib
 import ctypes.util
 import functools
 import hashlib
 import importlib.metadata
 import logging
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from celerity_py.cuda.compilation import cache_folder
-from celerity_py.cuda.kernel_folder import open_folder
+from celerity_py.kept_kernels.results import take_or_make
 from celerity_py.scheduler.errors import InternalError
 
 _log = logging.getLogger(__name__)
 
-_LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _NUM_PARAMETERS: Final = 5
 _FOREIGN: Final = ("numba_", "NRT_")
 _WAYS: Final = 3  # of LLVM to optimize
@@ -59,30 +55,10 @@ def compile_for_cpu(text: str, name: str, num_passes: int, *, folder: Path | Non
     """
     if num_passes == 0:
         return CpuKernel((), None)
-    symbols, machine_code = _split(_cached(text, [f"{name}_{place}" for place in range(num_passes)], folder))
+    names = [f"{name}_{place}" for place in range(num_passes)]
+    symbols, machine_code = _split(take_or_make(_key_of(text), lambda: _compile(text, names), folder))
     engine = _load(machine_code)
     return CpuKernel(tuple(engine.get_function_address(symbol) for symbol in symbols), engine)
-
-
-def _cached(text: str, names: list[str], folder: Path | None) -> bytes:
-    with contextlib.ExitStack() as stack:
-        try:
-            kept = stack.enter_context(open_folder(folder or cache_folder()))
-        except RuntimeError as error:  # no home directory
-            _log.info("Compiled kernels cannot be kept: %s", error)
-            kept = None
-        if kept is None:
-            return _compile(text, names)
-        key = _key_of(text)
-        known = kept.read(key)
-        if known is None:
-            stack.enter_context(kept.locked(f"{socket.gethostname()}.lock", _LOCK_TIMEOUT_S))
-            known = kept.read(key)
-        if known is None:
-            known = _compile(text, names)
-            kept.write(key, known)
-            kept.prune()
-        return known
 
 
 def _key_of(text: str) -> str:

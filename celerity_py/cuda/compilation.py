@@ -6,16 +6,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-import os
 import re
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from celerity_py.cuda.contexts import on_device
-from celerity_py.cuda.kernel_folder import open_folder
+from celerity_py.kept_kernels.results import LOCK_TIMEOUT_S, take_or_make
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +27,6 @@ _HEADER_NAMES: Final = (
 #: Every fused kernel does so with the last one, which includes the others.
 _FUSED_HEADER_NAMES: Final = ("fused_types.cuh", "fused_operations.cuh", "fused_tiles.cuh")
 _FUSION: Final = Path(__file__).parent.parent / "fusion"
-_LOCK_TIMEOUT_S: Final = 120.0  # no compilation takes so long: its process hangs
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
 
@@ -164,12 +161,6 @@ def _include_options() -> tuple[str, ...]:
 # ---- results on disk
 
 
-def cache_folder() -> Path:
-    """Where results are kept; it may not exist yet."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "celerity_py" / "kernels"
-
-
 def is_cacheable(program: Program) -> bool:
     """Whether the result depends on the program alone: included files of the user may change."""
     return re.search(r'^\s*#\s*include\s*"', program.source, flags=re.MULTILINE) is None
@@ -192,7 +183,7 @@ def compile_cached(
     *,
     compiler: Compiler = compile_with_nvrtc,
     folder: Path | None = None,
-    lock_timeout_s: float = _LOCK_TIMEOUT_S,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Compiled:
     """Take the result from disk, or compile. Of all processes of a host that want the same result, one compiles.
 
@@ -209,26 +200,8 @@ def compile_cached(
     """
     if not is_cacheable(program):
         return compiler(program, architecture)
-    try:
-        path = folder or cache_folder()
-    except RuntimeError as error:  # no home directory
-        _log.info("Compiled kernels cannot be kept: %s", error)
-        return compiler(program, architecture)
     key = key_of(program, architecture, version)
-    with open_folder(path) as kept:
-        if kept is None:
-            return compiler(program, architecture)
-        known = kept.read(key)
-        if known is not None:
-            return _decode(known)
-        with kept.locked(f"{socket.gethostname()}.lock", lock_timeout_s):
-            known = kept.read(key)
-            if known is not None:
-                return _decode(known)
-            compiled = compiler(program, architecture)
-            kept.write(key, _encode(compiled))
-            kept.prune()
-            return compiled
+    return _decode(take_or_make(key, lambda: _encode(compiler(program, architecture)), folder, lock_timeout_s))
 
 
 def _encode(compiled: Compiled) -> bytes:

@@ -150,8 +150,7 @@ class SubmitDelegate:
                 # On a launcher thread, the import would meet that of a library of CuPy by the application, and either
                 # could see modules that are half imported.
                 importlib.import_module("cupy")
-        undivided = runtime.undivided
-        division = undivided
+        division = undivided = runtime.undivided
         if hints is not None and (hints.__class__ is not tuple or hints):
             division = hint_resolution.resolve(hints, undivided.oversubscribe, runtime.size, runtime.num_devices)
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')

@@ -47,7 +47,7 @@ INSTALLED = {
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cpu": "__init__ compilation operations",
     "celerity_py/cuda": """
-        __init__ binder compilation contexts device_arrays kernel_folder launches library_streams mixed_arrays
+        __init__ binder compilation contexts device_arrays launches library_streams mixed_arrays
         signatures small_copies turns
     """,
     "celerity_py/fusion": """
@@ -55,6 +55,7 @@ INSTALLED = {
         launches lowering memories mistakes nodes operations ordering planning plans scalars storages stores
         structures tiling trace walks
     """,
+    "celerity_py/kept_kernels": "__init__ kernel_folder results",
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
         ordered_reductions partial_results reduction

@@ -19,13 +19,13 @@ from celerity_py.cuda.compilation import (
     CompilationError,
     Compiled,
     Program,
-    cache_folder,
     compile_cached,
     headers,
     is_cacheable,
     key_of,
 )
-from celerity_py.cuda.kernel_folder import open_folder
+from celerity_py.kept_kernels.kernel_folder import open_folder
+from celerity_py.kept_kernels.results import cache_folder
 
 PROGRAM = Program("__global__ void f(celerity::chunk<1> c) {}", "f")
 IMAGE = bytes(range(256)) + b"\n\n"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from celerity_py.cuda import kernel_folder
 from celerity_py.cuda.compilation import Compiled, Program, compile_cached
-from celerity_py.cuda.kernel_folder import open_folder
+from celerity_py.kept_kernels import kernel_folder
+from celerity_py.kept_kernels.kernel_folder import open_folder
 
 OURS, THEIRS = Compiled(b"ours", "_Z1f"), Compiled(b"theirs", "_Z1f")
 PROGRAM = Program("__global__ void f(celerity::chunk<1> c) {}", "f")
