@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -75,12 +76,19 @@ def duration(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def spread(figures: Mapping[str, float] | None, unit: str = "") -> str:
-    """A median between percentiles: the keys `p10`, `p50` and `p90` with the unit behind, or `median` for `p50`."""
+def percentiles(values: Sequence[float], scale: float = 1.0) -> dict[str, float] | None:
+    """Median, spread and the 99th percentile, multiplied by `scale`, and their number; None if there are no values."""
+    if not values:
+        return None
+    found = map(float, np.percentile(values, (10, 50, 90, 99)) * scale)
+    return {**dict(zip(("p10", "p50", "p90", "p99"), found, strict=True)), "number": len(values)}
+
+
+def spread(figures: Mapping[str, float] | None) -> str:
+    """A median between percentiles, as `percentiles` has them."""
     if not figures:
         return "-"
-    middle = figures["median" + unit] if "median" + unit in figures else figures["p50" + unit]
-    return f"{duration(middle)} ({duration(figures['p10' + unit])} to {duration(figures['p90' + unit])})"
+    return f"{duration(figures['p50'])} ({duration(figures['p10'])} to {duration(figures['p90'])})"
 
 
 def status_of(problems: Iterable[str]) -> int:

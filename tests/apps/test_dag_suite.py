@@ -47,7 +47,7 @@ def test_ours_is_checked_and_timed_in_each_regime_and_all_of_it_is_written(tmp_p
         ours = row["variants"]["d"]
         assert ours["alone"]["number"] >= 5
         assert (ours["in_a_row"] is None) == (row["regime"] != "R1")
-        assert 0 < ours["alone"]["p10_us"] <= ours["alone"]["median_us"] <= ours["alone"]["p90_us"]
+        assert 0 < ours["alone"]["p10"] <= ours["alone"]["p50"] <= ours["alone"]["p90"]
         assert ours["submit_us_per_kernel"] > 0
     assert figures["rows"][2]["least_waits"] == 18
     assert figures["counted"].keys() == {"VEC", "HITS"}
@@ -165,7 +165,7 @@ def test_results_that_change_while_it_is_timed_are_found() -> None:
 
 def _row(program: str, regime: str, times: dict[str, float], waits: int = 1) -> dict[str, Any]:
     def figures(us: float) -> dict[str, Any]:
-        spread = {"median_us": us, "p10_us": us, "p90_us": us, "number": 5}
+        spread = {"p50": us, "p10": us, "p90": us, "number": 5}
         return {"alone": spread, "in_a_row": spread if regime != "R3" else None, "submit_us_per_kernel": 1.0}
 
     variants = {name: figures(us) for name, us in times.items()}

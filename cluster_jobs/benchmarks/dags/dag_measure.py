@@ -8,7 +8,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -222,14 +222,6 @@ class Samples:
     submit: list[float] = field(default_factory=list)
 
 
-def summary(samples: Sequence[float]) -> dict[str, float] | None:
-    """Median and percentiles; None if there is nothing."""
-    if not samples:
-        return None
-    values = map(float, np.percentile(samples, (50, 10, 90)))
-    return {**dict(zip(("median_us", "p10_us", "p90_us"), values, strict=True)), "number": len(samples)}
-
-
 def run_alone(variant: Variant) -> tuple[float, float]:
     """Microseconds of a run by itself, and those until it is submitted."""
     variant.prepare()
@@ -264,6 +256,19 @@ class Pace:
         return cls(in_a_row, int(min(MOST_ALONE, max(1, ALONE_S / seconds))))
 
 
+def in_rounds(items: Sequence[T], rounds: Iterable[int], fewest: int, until: float) -> Iterator[tuple[int, T]]:
+    """The turns of all items, each with its round, which is negative while it does not count.
+
+    Each round begins with another item. No round begins after `until`, but for the fewest that are needed.
+    """
+    for number in rounds:
+        if number >= fewest and time.monotonic() > until:
+            return
+        first = number % len(items)
+        for item in (*items[first:], *items[:first]):
+            yield number, item
+
+
 def measure(
     variants: Sequence[Variant], pace: Pace, rounds: int, until: float
 ) -> tuple[dict[str, Samples], dict[str, str]]:
@@ -283,13 +288,8 @@ def measure(
     gc.collect()
     gc.disable()
     try:
-        for number in range(-WARM_UP_ROUNDS, rounds):
-            if number >= FEWEST_ROUNDS and time.monotonic() > until:
-                break
-            first = number % len(variants)
-            for variant in (*variants[first:], *variants[:first]):
-                if variant.name in problems:
-                    continue
+        for number, variant in in_rounds(variants, range(-WARM_UP_ROUNDS, rounds), FEWEST_ROUNDS, until):
+            if variant.name not in problems:
                 kept = samples[variant.name] if number >= 0 else Samples()
                 attempt(problems, variant.name, partial(_measure_round, variant, pace, kept))
     finally:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cluster_jobs.benchmarks.dags import dag_programs
 from cluster_jobs.benchmarks.dags.dag_kernels import FOLD_BLOCKS, FOLD_THREADS
 from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS, Program, Step, Use
 
@@ -50,6 +49,8 @@ class Regime:
     from_host: bool = False
 
 
+#: The least pixels per side of programs on images; other programs have at least 64 elements.
+LEAST = {"IMG": 16, "DL": 64}
 #: Elements, prices per stock, pixels per side, rows, vertices, pixels per side.
 LARGE = {"VEC": 1 << 26, "B&S": 1 << 21, "IMG": 4096, "ML": 1 << 17, "HITS": 1 << 21, "DL": 4096}
 TINY = {"VEC": 1 << 16, "B&S": 1 << 13, "IMG": 128, "ML": 1 << 10, "HITS": 1 << 14, "DL": 256}
@@ -114,22 +115,27 @@ def build(name: str, regime: Regime, *, scale: float = 1.0) -> list[Program]:
     if len(parts) > 1 and regime.sizes is LARGE:
         scale /= 4
     return [
-        with_grids(_make(part, _scaled(part, regime, scale), regime.from_host), regime.grids[part]) for part in parts
+        with_grids(make(part, _scaled(part, regime, scale), from_host=regime.from_host), regime.grids[part])
+        for part in parts
     ]
 
 
 def _scaled(name: str, regime: Regime, scale: float) -> int:
-    is_side = name in {"IMG", "DL"}
-    least = {"IMG": 16, "DL": 64}.get(name, 64)
-    return max(least, round(regime.sizes[name] * (scale**0.5 if is_side else scale)))
+    return max(LEAST.get(name, 64), round(regime.sizes[name] * (scale**0.5 if name in LEAST else scale)))
 
 
 @functools.cache
-def _make(name: str, size: int, from_host: bool) -> Program:
-    """Kept, with what NumPy computes of it: regimes differ in grids only."""
-    if name == "ML":
-        return dag_programs.ml(size, from_host=from_host)
-    return PROGRAMS[name](size)
+def make(name: str, size: int, *, from_host: bool, is_regular: bool = False) -> Program:
+    """One of the six. It is kept, with its arrays and what NumPy computes of it: users differ in grids only.
+
+    Args:
+        name: Of `PROGRAMS`.
+        size: Elements, prices per stock, pixels per side, rows or vertices.
+        from_host: The dirty inputs come from the host; this changes ML.
+        is_regular: The graph of HITS is regular.
+    """
+    how = {"ML": {"from_host": from_host}, "HITS": {"is_regular": is_regular}}.get(name, {})
+    return PROGRAMS[name](size, **how)
 
 
 def with_grids(program: Program, grids: Grids) -> Program:

@@ -110,11 +110,11 @@ def _structure(program: Program) -> dict[str, Any]:
 
 
 def _figures(variant: Variant, samples: dag_measure.Samples, kernels: int) -> dict[str, Any]:
-    submit = dag_measure.summary(samples.submit)
+    submit = report.percentiles(samples.submit)
     figures: dict[str, Any] = {
-        "in_a_row": dag_measure.summary(samples.in_a_row),
-        "alone": dag_measure.summary(samples.alone),
-        "submit_us_per_kernel": submit["median_us"] / kernels if submit else None,
+        "in_a_row": report.percentiles(samples.in_a_row),
+        "alone": report.percentiles(samples.alone),
+        "submit_us_per_kernel": submit["p50"] / kernels if submit else None,
         "samples_in_a_row_us": samples.in_a_row,
     }
     for attribute in ("waits", "streams"):

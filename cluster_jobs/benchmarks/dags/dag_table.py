@@ -19,7 +19,7 @@ WAYS = {"alone": "by itself", "in_a_row": "in a row"}
 def time_of(row: Mapping[str, Any], variant: str, way: str) -> float | None:
     """The median of a variant, in microseconds; None if it was not measured."""
     figures = row["variants"].get(variant, {}).get(way)
-    return float(figures["median_us"]) if figures else None
+    return float(figures["p50"]) if figures else None
 
 
 def ratio_of(row: Mapping[str, Any], pair: tuple[str, str], way: str) -> float | None:
@@ -112,7 +112,7 @@ def show_program(rows: Sequence[Mapping[str, Any]]) -> None:
             ratios = ["" if name == "d" else report.number(ratio_of(row, ("d", name), way)) for way in WAYS]
             counts = [str(figures.get(key, "-")) for key in ("waits", "streams")]
             host = report.number(figures.get("submit_us_per_kernel"))
-            times = [report.spread(figures[way], "_us") for way in WAYS]
+            times = [report.spread(figures[way]) for way in WAYS]
             lines.append([row["regime"], name, *times, *ratios, *counts, host])
         lines += [[row["regime"], name, "failed", *[""] * 6] for name in row["problems"]]
     if not rows or "kernels" not in rows[0]:

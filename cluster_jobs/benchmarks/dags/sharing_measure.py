@@ -205,17 +205,9 @@ def start(way: Way, numbers: Sequence[int]) -> Start:
 
 
 def in_rounds(ways: Sequence[Way], rounds: int, until: float) -> Iterator[tuple[int, Way]]:
-    """The turns of all ways, and the round, which is negative while it does not count.
-
-    Each round begins with another way. No round begins after `until`, but for the fewest that are needed.
-    """
-    for number in range(-WARM_UP_ROUNDS, rounds):
-        if number >= FEWEST_ROUNDS and time.monotonic() > until:
-            return
-        first = number % len(ways)
-        for way in (*ways[first:], *ways[:first]):
-            if not way.problem:
-                yield number, way
+    """The turns of the ways that have no problem, and the round, which is negative while it does not count."""
+    turns = dag_measure.in_rounds(ways, range(-WARM_UP_ROUNDS, rounds), FEWEST_ROUNDS, until)
+    return ((number, way) for number, way in turns if not way.problem)
 
 
 def measure_starts(ways: Sequence[Way], setting: Setting, rounds: int, until: float) -> dict[str, dict[str, Any]]:

@@ -7,14 +7,13 @@ not published. Here each program gets the same share of the bytes of a case. The
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from cluster_jobs.benchmarks.dags import dag_programs
-from cluster_jobs.benchmarks.dags.dag_programs import PROGRAMS, Program
-from cluster_jobs.benchmarks.dags.dag_regimes import FULL, PER_ITEM, SMALL, Grids, with_grids
+from cluster_jobs.benchmarks.dags.dag_programs import Program
+from cluster_jobs.benchmarks.dags.dag_regimes import FULL, LEAST, PER_ITEM, SMALL, Grids, make, with_grids
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ CASES = {case.name: case for case in _ALL_CASES}
 
 #: Bytes of all buffers, per element, pixel, row, vertex or price; the powers of the size that they grow with.
 _BYTES = {"VEC": (16.0, 1), "B&S": (160.0, 1), "IMG": (36.0, 2), "ML": (1692.0, 1), "HITS": (72.0, 1), "DL": (25.3, 2)}
-_LEAST = {"IMG": 16, "DL": 64}
 
 
 def build(case: Case, size: str | int) -> list[Program]:
@@ -73,25 +71,16 @@ def build(case: Case, size: str | int) -> list[Program]:
         given = (*usual[:-1], given)
     shares = given if isinstance(given, tuple) else (given // count,) * count
     wanted = [(name, _size_of(name, share)) for name, share in zip(case.programs, shares, strict=True)]
+    make_one = partial(make, from_host=True, is_regular=True)
     with ThreadPoolExecutor() as threads:  # gigabytes take seconds
-        list(threads.map(lambda one: _make(*one), dict.fromkeys(wanted)))
-    return [with_grids(_make(*one), grids[one[0]]) for one, grids in zip(wanted, case.grids, strict=True)]
+        list(threads.map(lambda one: make_one(*one), dict.fromkeys(wanted)))
+    return [with_grids(make_one(*one), grids[one[0]]) for one, grids in zip(wanted, case.grids, strict=True)]
 
 
 def _size_of(name: str, share: int) -> int:
     per_item, power = _BYTES[name]
     size: float = (share / per_item) ** (1 / power)
-    return max(_LEAST.get(name, 64), round(size))
-
-
-@functools.cache
-def _make(name: str, size: int) -> Program:
-    """Kept: programs of the same name and size share their arrays on the host."""
-    if name == "ML":
-        return dag_programs.ml(size, from_host=True)
-    if name == "HITS":
-        return dag_programs.hits(size, is_regular=True)
-    return PROGRAMS[name](size)
+    return max(LEAST.get(name, 64), round(size))
 
 
 def bytes_of(program: Program) -> int:

@@ -16,14 +16,6 @@ from cluster_jobs.benchmarks.dags.sharing_programs import CASES
 BIN_S = 1.0
 
 
-def percentiles(seconds: Sequence[float], scale: float) -> dict[str, float] | None:
-    """Median, spread and the 99th percentile, in the unit of which a second has `scale`; None if there is nothing."""
-    if not len(seconds):
-        return None
-    values = map(float, np.percentile(seconds, (10, 50, 90, 99)) * scale)
-    return {**dict(zip(("p10", "p50", "p90", "p99"), values, strict=True)), "number": len(seconds)}
-
-
 def rows_of_starts(about: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The figures of MP-1 and MP-2, in milliseconds; `total` ends with the last program.
 
@@ -44,9 +36,9 @@ def rows_of_starts(about: Mapping[str, Any], found: Mapping[str, Mapping[str, An
             **about,
             "way": way,
             "rounds": figures["rounds"],
-            "total_ms": percentiles([max(ends.values()) for ends in together], 1e3),
-            "highest_ms": percentiles([ends[0] for ends in together], 1e3),
-            "highest_alone_ms": percentiles(figures["alone"][0], 1e3),
+            "total_ms": report.percentiles([max(ends.values()) for ends in together], 1e3),
+            "highest_ms": report.percentiles([ends[0] for ends in together], 1e3),
+            "highest_alone_ms": report.percentiles(figures["alone"][0], 1e3),
             "longest": [longest, fastest_ms[longest]],
             "ends_ms": [
                 [name, float(np.median([ends[number] for ends in together])) * 1e3]
@@ -72,8 +64,8 @@ def rows_of_latency(about: Mapping[str, Any], found: Mapping[str, Mapping[str, A
             **about,
             "way": way,
             "rounds": figures["rounds"],
-            "small_us": percentiles(figures["spans"][0], 1e6),
-            "small_alone_us": percentiles(figures["alone"][0], 1e6),
+            "small_us": report.percentiles(figures["spans"][0], 1e6),
+            "small_alone_us": report.percentiles(figures["alone"][0], 1e6),
             "small_per_s": rates[0],
             "large_per_s": rates[1],
             "large_alone_per_s": float(np.median(figures["rates_alone"][1])),
