@@ -374,7 +374,7 @@ class Buffer(StandsForArray, Generic[Element]):
                     f"it may be left out for 0-dimensional buffers only, and this one has shape {record.shape}."
                 )
             return Access(self, all_elements(), port)
-        check_mapper(mapper, record.label, port.mode)
+        check_mapper(mapper, record, port.mode)
         return CustomAccess(self, mapper, port)
 
     def _explain(self, use: str) -> str:

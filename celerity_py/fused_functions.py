@@ -36,11 +36,6 @@ class FusedFunction:
         return f"<fused kernel {self.name!r}>"
 
 
-def unfused(function: Any) -> Any:
-    """The function as it was written, of a fused one; another function itself."""
-    return function.function if function.__class__ is FusedFunction else function
-
-
 @overload
 def fuse(function: Callable[..., Any], /, *, exact: bool = True, name: str | None = None) -> FusedFunction: ...
 @overload

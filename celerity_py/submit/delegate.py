@@ -18,7 +18,7 @@ from celerity_py.calls.divided_calls import CheckedSubmission, KnownMappers
 from celerity_py.calls.outer_variables import note_numbers, note_values, number_paths
 from celerity_py.comparison.value_digests import digest_of_argument
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
-from celerity_py.fused_functions import FusedFunction, unfused
+from celerity_py.fused_functions import FusedFunction
 from celerity_py.fusion.plans import FusedPlans
 from celerity_py.hints import Hint
 from celerity_py.kernels import CudaKernel, Kernel, name_of
@@ -128,17 +128,18 @@ class SubmitDelegate:
         runtime = self.runtime
         if kernel.__class__ is Kernel:
             function: Any = kernel.cuda if runtime.devices.is_cuda else kernel.cpu
-            label = kernel.name
+            label = kernel.name  # printable
         else:
             function = kernel
             given = getattr(kernel, "__name__", "")
             label = given if given.__class__ is str and given else name_of(kernel)
+            label = label if label.isprintable() else printable(label)  # a call costs more
         if name is not None:
             check_name(name)
-            label = name or label
-        label = label if label.isprintable() else printable(label)  # a call costs more
+            label = printable(name) if name else label
         is_native = function.__class__ is CudaKernel and runtime.devices.is_cuda
-        written, function = function, unfused(function)
+        fused = function if function.__class__ is FusedFunction else None
+        function = function if fused is None else fused.function
         try:
             known = None if is_native else arities[id(function.__code__)]
             box = known_space if known is None or known[1:3] == (len(args), function.__class__) else None
@@ -158,7 +159,7 @@ class SubmitDelegate:
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
         is_divisible = not (self.may_repeat or reductions or is_custom or division.split == _SPLIT_AUTO)
         submission = (Submission if self.may_repeat else CheckedSubmission)("kernel", label, function, kept, box, frame)
-        submission.fused = None if written is function else written
+        submission.fused = fused
         if box is not known_space and not box:  # known ones are never empty
             raise NothingToDo(submission)
         if is_divisible:

@@ -101,8 +101,12 @@ def describe(mapper: Mapper) -> str:
     return f"the mapper {name}"
 
 
-def check_mapper(mapper: Any, label: str, mode: int) -> None:
-    """Refuse values that are no mapper for such an access.
+#: By identity, as each access by a callable asks. Functions of a module live on.
+_FACTORIES: Final = frozenset(map(id, access.FACTORIES))
+
+
+def check_mapper(mapper: Any, record: BufferRecord, mode: int) -> None:
+    """Refuse values that are no mapper for an access of this mode to a buffer.
 
     Raises:
         ArgumentTypeError: If it is neither a built-in mapper nor a callable.
@@ -111,21 +115,21 @@ def check_mapper(mapper: Any, label: str, mode: int) -> None:
     if isinstance(mapper, PureMapper):
         if mapper.rows is not None and mode != READ and not mapper.rows.is_exact:
             raise UsageError(
-                f"The {MODE_NAMES[mode]} access to {label} has the mapper {mapper!r}, which also covers rows between "
-                f"those that it lists. To write exactly the rows in the list, pass gap=0."
+                f"The {MODE_NAMES[mode]} access to {record.label} has the mapper {mapper!r}, which also covers rows "
+                f"between those that it lists. To write exactly the rows in the list, pass gap=0."
             )
         return
-    if any(mapper is factory for factory in access.FACTORIES):
+    if id(mapper) in _FACTORIES:
         raise ArgumentTypeError(
-            f"access.{mapper.__name__} makes a mapper, it is none itself: call it in the access to {label}, "
+            f"access.{mapper.__name__} makes a mapper, it is none itself: call it in the access to {record.label}, "
             f"as in access.{mapper.__name__}(...)."
         )
     if isinstance(mapper, Box | Region | slice | tuple):
         raise ArgumentTypeError(
-            f"The access to {label} needs a mapper, not {mapper!r}: write access.fixed({mapper!r})."
+            f"The access to {record.label} needs a mapper, not {mapper!r}: write access.fixed({mapper!r})."
         )
     if not callable(mapper):
         raise ArgumentTypeError(
-            f"The access to {label} needs a mapper such as access.one_to_one(), or a callable (chunk) or "
+            f"The access to {record.label} needs a mapper such as access.one_to_one(), or a callable (chunk) or "
             f"(chunk, buffer_shape) that returns a Box, not {mapper!r}."
         )

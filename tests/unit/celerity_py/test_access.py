@@ -30,6 +30,7 @@ from celerity_py.vocabulary.accesses import READ, Access, CustomAccess, Port, ch
 from celerity_py.vocabulary.submissions import Submission
 
 WHOLE = Box((0, 0), (8, 8))
+LABELLED: Any = SimpleNamespace(label='B1 "u"')
 CHUNKS = [WHOLE, Box((0, 0), (4, 8)), Box((4, 0), (8, 8))]
 
 
@@ -126,18 +127,18 @@ def test_a_mapper_is_shown_as_it_is_written() -> None:
 
 @pytest.mark.parametrize("factory", [access.one_to_one, access.all, access.neighborhood, access.slice, access.permute])
 def test_a_factory_that_was_not_called_is_recognised(factory: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match=rf"access\.{factory.__name__}\(\.\.\.\)"):
-        check_mapper(factory, 'B1 "u"', READ)
+    with pytest.raises(ArgumentTypeError, match=rf'access to B1 "u", as in access\.{factory.__name__}\(\.\.\.\)'):
+        check_mapper(factory, LABELLED, READ)
 
 
 def test_a_box_is_no_mapper_but_fixed_makes_it_one() -> None:
     with pytest.raises(ArgumentTypeError, match=r"access\.fixed\(Box\(\(0,\), \(1,\)\)\)"):
-        check_mapper(Box((0,), (1,)), 'B1 "u"', READ)
+        check_mapper(Box((0,), (1,)), LABELLED, READ)
 
 
 def test_what_is_not_callable_is_no_mapper() -> None:
     with pytest.raises(ArgumentTypeError, match="not 'rows'") as caught:
-        check_mapper("rows", 'B1 "u"', READ)
+        check_mapper("rows", LABELLED, READ)
     assert isinstance(caught.value, TypeError)
 
 
