@@ -174,6 +174,21 @@ def test_what_the_bytecode_names_is_compared(name: str) -> None:
         compare_values(submission)
 
 
+@pytest.mark.parametrize(
+    ("defaults", "given", "name"),
+    [("__defaults__", (2.0,), "dt"), ("__kwdefaults__", {"weight": 2.0}, "weight")],
+)
+def test_a_default_that_the_program_replaces_is_compared(defaults: str, given: Any, name: str) -> None:
+    def use(dt: float = 1.0, *, weight: float = 1.0) -> float:
+        return dt * weight
+
+    submission = submission_of(use)
+    compare_values(submission)
+    setattr(use, defaults, given)
+    with pytest.raises(UsageError, match=f"'{name}' from outside, which was 1.0 at the submit and is 2.0"):
+        compare_values(submission)
+
+
 def test_what_is_not_followed_is_counted() -> None:
     simulation = Simulation()
     submission = submission_of(simulation.use_computed)
