@@ -16,21 +16,17 @@ BOX = Box((0,), (1,))
 KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 MIXED = (("i1", "u8"), ("u8", "i8"), ("i8", "u8"), ("f2", "i1"), ("f2", "i4"), ("f4", "i8"), ("?", "i1"), ("f4", "f8"))
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.5, 3.5, -7.25, 1e-7, 6e-8, 65504.0, 1e-45, 3e38, np.inf, -np.inf, np.nan)
-BINARY = (
+ARITHMETIC = (
     *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "minimum", "maximum"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-    *(
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "left_shift",
-        "right_shift",
-    ),
-    *("fmin", "fmax", "copysign"),
+    *("left_shift", "right_shift", "fmin", "fmax", "copysign"),
 )
+#: Operations that differ from those of their family by a sign in the text.
+FAMILIES = (
+    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    ("logical_and", "logical_or", "logical_xor"),
+    ("bitwise_and", "bitwise_or", "bitwise_xor"),
+)
+BINARY = (*ARITHMETIC, *(name for family in FAMILIES for name in family))
 UNARY = (
     *("negative", "positive", "absolute", "sign", "square", "sqrt", "floor", "ceil", "trunc", "rint"),
     *("isnan", "isinf", "isfinite", "logical_not", "invert", "signbit"),
@@ -88,9 +84,13 @@ def sheet_of(ufunc: Any, operands: list[tuple[Any, ...]]) -> Sheet:
     return Sheet(function, arguments, expected)
 
 
-def sheets() -> dict[str, Sheet]:
+def sheets(*, shares: bool = False) -> dict[str, Sheet]:
+    """By operation. Where they share, each pair of dtypes is with two operations of a family instead of all."""
     pairs: list[tuple[Any, ...]] = [pairs_of(*kinds) for kinds in (*((kind, kind) for kind in KINDS), *MIXED)]
     made: dict[str, list[tuple[Any, ...]]] = dict.fromkeys(BINARY, pairs)
+    for family in FAMILIES if shares else ():
+        for place, name in enumerate(family):
+            made[name] = [pair for turn, pair in enumerate(pairs) if (turn - place) % len(family) < 2]
     made |= {name: [(values_of(kind),) for kind in KINDS] for name in UNARY}
     positive = np.linspace(0.1, 4, 50)
     made |= {name: [(positive.astype(kind),) for kind in ("f4", "f8")] for name in FUNCTIONS}

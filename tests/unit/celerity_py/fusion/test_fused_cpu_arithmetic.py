@@ -30,7 +30,8 @@ from tests.support.fused_sheets import (
 
 numba = pytest.importorskip("numba")
 operations: Any = pytest.importorskip("celerity_py.cpu.operations")
-_all_sheets = functools.cache(sheets)
+# numba compiles a sheet in a second.
+_all_sheets = functools.cache(lambda: sheets(shares=True))
 
 
 def _run(sheet: Sheet, folder: Path) -> FusedCpuKernel:
