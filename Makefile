@@ -234,8 +234,8 @@ coverage: $(VENV)/.installed ## Branches of the graph generators that random pro
 mutants: $(VENV)/.installed ## Does the property test find deliberately broken cores?
 	PATH="$(CURDIR)/$(BIN):$$PATH" timeout 5400 $(BIN)/python tests/mutants/run.py --jobs $(JOBS)
 
-# Those of dispatch need a GPU and are started by hand, as its docstring says.
-BENCHMARKS = $(filter-out micro.dispatch,$(subst /,.,$(patsubst cluster_jobs/benchmarks/%.py,%,$(shell grep -l __main__ cluster_jobs/benchmarks/*/*.py))))
+# dispatch and limits need a GPU; other_ways runs a program that it is given.
+BENCHMARKS = $(filter-out micro.dispatch scaling.limits scaling.other_ways,$(subst /,.,$(patsubst cluster_jobs/benchmarks/%.py,%,$(shell grep -l __main__ cluster_jobs/benchmarks/*/*.py))))
 
 docs: $(VENV)/.docs ## The documentation site, in build/site, with a check of its links
 	PATH="$(CURDIR)/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 timeout 300 $(BIN)/mkdocs build --strict --quiet

@@ -113,8 +113,7 @@ def evaluate(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         sweeps: Rows of `program`, `devices`, `pattern` and `points`, of one run or several.
 
     Returns:
-        Rows with `metg_us`, the median of the runs or None if none is known, `runs_us`, and `shortest_us`, the average
-        time of the shortest tasks that were tried.
+        Rows with `metg_us`, the median of the runs or None if none is known, and `runs_us`.
     """
     points = [[Point(**point) for point in sweep["points"]] for sweep in sweeps]
     peaks: dict[int, float] = {}
@@ -125,14 +124,11 @@ def evaluate(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for sweep, measured in zip(sweeps, points, strict=True):
         key = (sweep["devices"], sweep["pattern"], sweep["program"])
         names = dict(zip(("devices", "pattern", "program"), key, strict=True))
-        row = rows.setdefault(key, names | {"runs_us": [], "shortest_us": []})
+        row = rows.setdefault(key, names | {"runs_us": []})
         row["runs_us"].append(task_patterns.metg_us(measured, peaks[sweep["devices"]]))
-        row["shortest_us"].append(min(point.us_per_task for point in measured))
     for row in rows.values():
         known = [time_us for time_us in row["runs_us"] if time_us is not None]
         row["metg_us"] = statistics.median(known) if known else None
-        row["shortest_us"] = statistics.median(row["shortest_us"])
-        row["iterations_per_us"] = peaks[row["devices"]]
     return list(rows.values())
 
 

@@ -171,11 +171,10 @@ class Ours:
     def _issued_early(self) -> int:
         return int(self.queue._runtime.executor.statistics()["issued_early"])
 
-    def end_to_end(self, count: int, *, with_accesses: bool) -> dict[str, float]:
-        """Microseconds per independent task until all have run, and the time that the threads spent."""
+    def end_to_end(self, count: int, *, with_accesses: bool) -> float:
+        """Microseconds per independent task until all have run."""
         queue = self.queue
         queue.wait()
-        before = queue.statistics()
         begun = time.perf_counter()
         if with_accesses:
             for index in range(count):
@@ -185,16 +184,7 @@ class Ours:
             for _ in range(count):
                 queue.parallel_for(1, alone)
         queue.wait()
-        wall = time.perf_counter() - begun
-        after = queue.statistics()
-        scale = 1e6 / count
-        return {
-            "us_per_task": wall * scale,
-            "submit_us": (after.submit_seconds - before.submit_seconds) * scale,
-            "blocked_us": (after.blocked_seconds - before.blocked_seconds) * scale,
-            "scheduler_busy_us": (after.scheduler["busy_s"] - before.scheduler["busy_s"]) * scale,
-            "executor_busy_us": (after.executor["busy_seconds"] - before.executor["busy_seconds"]) * scale,
-        }
+        return (time.perf_counter() - begun) * 1e6 / count
 
 
 def _slope_us(issue: Callable[[int], float], rounds: int) -> float:
@@ -242,16 +232,14 @@ def measure_end_to_end(
     ours = Ours(queue, 0)
     rows = []
     for with_accesses, what in ((False, "independent empty task, end to end"), (True, "the same with three accesses")):
-        runs: list[dict[str, float]] = []
+        runs: list[float] = []
         by_hand: list[float] = []
         for _ in range(options.rounds + 1):  # in turns
             runs.append(ours.end_to_end(options.tasks, with_accesses=with_accesses))
             if hand is not None:
                 by_hand.append(hand.end_to_end(options.tasks) / options.tasks * 1e6)
-        middle = sorted(runs[1:], key=lambda run: run["us_per_task"])[options.rounds // 2]
         hand_us = statistics.median(by_hand[1:]) if by_hand else None
-        all_us = [run["us_per_task"] for run in runs[1:]]
-        rows.append(_row("end to end", what, middle["us_per_task"], hand_us) | {"threads": middle, "runs_us": all_us})
+        rows.append(_row("end to end", what, statistics.median(runs[1:]), hand_us) | {"runs_us": runs[1:]})
     return rows
 
 
