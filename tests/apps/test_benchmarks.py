@@ -294,6 +294,14 @@ def test_without_a_gpu_its_benchmark_says_so(capsys: pytest.CaptureFixture[str])
     assert "there is no CUDA device" in capsys.readouterr().err
 
 
+def test_a_fused_wave_is_measured_beside_the_python_kernel_with_the_same_bits(tmp_path: Path) -> None:
+    output = tmp_path / "fused.json"
+    result = _benchmark("micro.fused", "--sizes", "20", "--steps", "2", "--programs", "wave", "--output", str(output))
+    assert result.returncode == 0, result.stdout + result.stderr
+    (row,) = json.loads(output.read_text())["rows"]
+    assert min(row[key] for key in ("plain_us", "replayed_us", "python_plain_us", "limit_us", "first_ms")) > 0
+
+
 def test_a_histogram_is_measured_beside_that_of_numpy_and_its_counts_are_checked(tmp_path: Path) -> None:
     output = tmp_path / "histogram.json"
     small = ["--size", "5000", "--bins", "16", "--times", "2", "--repetitions", "2", "--checks", "3"]
