@@ -14,6 +14,8 @@ from celerity_py.reductions.operations import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from celerity_py.hints import Division
+
 
 _SOURCE: Final = Path(__file__).with_suffix(".cuh").read_text()
 #: The host rounds each product of complex numbers.
@@ -39,7 +41,7 @@ class ReduceKernels:
         ordinals: tuple[int, ...],
         drain: Callable[[], None],
         reductions: list[tuple[Any, ...]],
-        has_several_parts: bool,
+        division: Division,
     ) -> None:
         """Compile and load the kernels that a task may need. Collective, by the thread that submits.
 
@@ -47,10 +49,10 @@ class ReduceKernels:
             ordinals: Of the GPUs of this rank.
             drain: Waits until no stream of this rank waits for another rank.
             reductions: Of the task, as the scheduler takes them.
-            has_several_parts: Whether a GPU may have several chunks of the task, each with a partial result.
+            division: Of the task. Where a GPU has several chunks, each has a partial result.
         """
         for _, op, dtype, includes_current, *_ in reductions:
-            has_several = len(ordinals) > 1 or has_several_parts or includes_current
+            has_several = len(ordinals) > 1 or includes_current or division.has_several_parts()
             if op == "callable" or not has_several or (op, dtype) in self._known:
                 continue
             program = program_of(op, dtype)

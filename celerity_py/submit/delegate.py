@@ -169,8 +169,7 @@ class SubmitDelegate:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
         if reductions and runtime.reduce_kernels is not None:
-            several_parts = division.has_several_parts()
-            runtime.reduce_kernels.prepare(runtime.devices.ordinals, runtime.drain, reductions, several_parts)
+            runtime.reduce_kernels.prepare(runtime.devices.ordinals, runtime.drain, reductions, division)
         task = Task.kernel(box, granularity, division, reductions, runtime.origins.of(submission))
         if is_custom:
             resolve_custom(runtime, submission, task, accesses)

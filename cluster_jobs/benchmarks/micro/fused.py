@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Fused kernels beside Python kernels and others: `python -m cluster_jobs.benchmarks.micro.fused`.
 
-Each program is a function on views, in one run as a fused kernel and as a Python kernel. On GPUs, *by
-hand* is the kernel in CUDA C++ of `wave_sim`, in the same queue. JAX compiles the same text for arrays of its own. The limit is the time in
-which NumPy or CuPy copies as many bytes as a step reads and writes.
+Each program is a function on views, in one run as a fused kernel and as a Python kernel. On GPUs, *by hand* is the
+kernel in CUDA C++ of `wave_sim`, in the same queue. JAX compiles the same text for arrays of its own. The limit is the
+time in which NumPy or CuPy copies as many bytes as a step reads and writes.
 
 The program fails if a bit of a fused result differs from that of the Python kernel.
 """

@@ -110,7 +110,6 @@ def test_kernels_are_loaded_when_a_task_needs_them(
         (3, "callable", "other", True, 0, "join", 0),
     ]
     for _ in range(2):
-        several_parts = division.has_several_parts()
-        kernels.prepare((4, 7)[:num_devices], lambda: drains.append(1), reductions, several_parts)
+        kernels.prepare((4, 7)[:num_devices], lambda: drains.append(1), reductions, division)
     assert loaded == expected
     assert len(drains) == len(expected)
