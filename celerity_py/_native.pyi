@@ -822,7 +822,7 @@ class NativeKernel:
 class FusedLaunch(NativeKernel):
     """A fused kernel for the chunks of a task on this rank. Immutable."""
 
-    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int]]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int, int, int]], Sequence[int], int | None] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[Sequence[int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]]) -> None:
+    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int]]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int, int, int]], Sequence[int], int | None] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[Sequence[int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]], code: object) -> None:
         """
         memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
 
@@ -832,6 +832,8 @@ class FusedLaunch(NativeKernel):
 
         chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
         strides), in bytes.
+
+        code: has the functions, and lives as long as the launch.
         """
 
     def scratch_bytes(self, chunk: Box) -> int:

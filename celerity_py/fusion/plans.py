@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -47,14 +48,24 @@ class Target(Protocol):
     def items(self, made: Any) -> list[list[int]]:
         """By pass, the bounds of its items: low and high per dimension."""
 
-    def passes(self, made: Any, *, contracts: bool, has_small_strides: bool) -> list[tuple[list[int], Any]]:
-        """By pass, the compiled functions and their threads, as `_native.FusedLaunch` takes them.
+    def compile(self, made: Any, *, contracts: bool, has_small_strides: bool) -> Compiled:
+        """The functions of its passes.
 
         Args:
             made: The kernel.
             contracts: Whether a product and a sum may be rounded as one.
             has_small_strides: Whether all strides fit into 32 bits.
         """
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Compiled:
+    """The functions of a structure, for as long as this object lives."""
+
+    #: By pass, the functions and their threads, as `_native.FusedLaunch` takes them.
+    passes: list[tuple[list[int], Any]]
+    #: Has the machine code; None if it stays loaded anyway.
+    code: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ class FusedPlans:
         self._plans: dict[Any, list[Plan]] = {}
         self._needed: set[int] = set()  # arguments whose values some trace has asked for
         self._structures: dict[tuple[type, ...], Structures] = {}
-        self._compiled: dict[tuple[str, bool], list[tuple[list[int], Any]]] = {}
+        self._compiled: WeakValueDictionary[tuple[str, bool], Compiled] = WeakValueDictionary()
         self._not_taken: set[Any] = set()  # keys of submits that Python runs
         self._is_warned = False
 
@@ -214,24 +225,26 @@ class FusedPlans:
             if arg.__class__ is Port
         )
         structures: dict[int, tuple[int, Any]] = {}
+        code = []  # of the functions, which lives as long as the launch
         scalars: list[tuple[Parameter, np.dtype[Any]]] = []
         natives = []
         for place, one in zip(places, made, strict=True):
             if place not in structures:
                 first, size = len(scalars) * _SCALAR_BYTES, len(one.scalars) * _SCALAR_BYTES
-                structures[place] = len(structures), (self._compile(one, has_small_strides), first, size)
+                code.append(self._compile(one, has_small_strides))
+                structures[place] = len(structures), (code[-1].passes, first, size)
                 scalars += one.scalars
         for box, place, one in zip(boxes, places, made, strict=True):
             scratch, size = _lay_out(one.scratch)
             natives.append((box, structures[place][0], self._target.items(one), list(one.numbers), scratch, size))
-        native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives)
+        native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives, code)
         return Plan(native, tuple(scalars), outside, tuple(zip(boxes, made, strict=True)))
 
-    def _compile(self, made: Any, has_small_strides: bool) -> list[tuple[list[int], Any]]:
+    def _compile(self, made: Any, has_small_strides: bool) -> Compiled:
         key = made.text, has_small_strides
         found = self._compiled.get(key)
         if found is None:
-            found = self._target.passes(made, contracts=self._contracts, has_small_strides=has_small_strides)
+            found = self._target.compile(made, contracts=self._contracts, has_small_strides=has_small_strides)
             self._compiled[key] = found
         return found
 

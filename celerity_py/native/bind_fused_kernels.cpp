@@ -38,8 +38,9 @@ using flat_scratch = std::pair<std::int64_t, std::vector<std::int64_t>>;
 /// (chunk, structure, bounds by pass, numbers, scratch, bytes of scratch memory)
 using flat_chunk = std::tuple<user_box, std::size_t, std::vector<std::vector<std::int64_t>>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t>;
 
-std::shared_ptr<fused_kernel> make_kernel(const std::vector<flat_memory>& memories, const std::vector<flat_structure>& structures,
-    const std::vector<flat_chunk>& chunks) {
+/// Python's object keeps the code of the functions, which lives as long as C++ refers to the kernel through that object.
+void make_kernel(fused_kernel* const place, const std::vector<flat_memory>& memories, const std::vector<flat_structure>& structures,
+    const std::vector<flat_chunk>& chunks, const nb::handle /* code */) {
 	std::vector<fused_memory> made_memories;
 	for(const auto& [access, dims, size_bytes, strides] : memories) made_memories.push_back({access, dims, size_bytes, strides});
 	std::vector<fused_structure> made_structures;
@@ -53,7 +54,7 @@ std::shared_ptr<fused_kernel> make_kernel(const std::vector<flat_memory>& memori
 		for(const auto& of_pass : bounds) made_chunks.back().items.push_back({of_pass});
 		for(const auto& [offset, strides] : scratch) made_chunks.back().scratch.push_back({offset, strides});
 	}
-	return std::make_shared<fused_kernel>(std::move(made_memories), std::move(made_structures), std::move(made_chunks));
+	new(place) fused_kernel(std::move(made_memories), std::move(made_structures), std::move(made_chunks));
 }
 
 /// A pass as it is launched: (functions, bounds of the items, grid, block, the parameter block, and where strides, numbers and scalars begin in it, in words)
@@ -90,7 +91,7 @@ std::vector<flat_launch> launches_of(const fused_kernel& kernel, const user_box&
 void bind_fused_kernels(nb::module_& m) {
 	nb::class_<native_kernel>(m, "NativeKernel", "A kernel that native code launches.");
 	nb::class_<fused_kernel, native_kernel>(m, "FusedLaunch", "A fused kernel for the chunks of a task on this rank. Immutable.")
-	    .def(nb::new_(&make_kernel), "memories"_a, "structures"_a, "chunks"_a,
+	    .def("__init__", &make_kernel, "memories"_a, "structures"_a, "chunks"_a, "code"_a, nb::keep_alive<1, 5>(),
 	        R"(memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
 
 structures: (passes, first byte of the scalars, their bytes). A pass is (functions, threads): of GPUs a CUfunction per local device, of CPU devices one
@@ -98,7 +99,9 @@ address and None. Threads are (block, items of each, memories of vectors, margin
 `fusion.launches.PassLaunch`, but with x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
 chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
-strides), in bytes.)")
+strides), in bytes.
+
+code: has the functions, and lives as long as the launch.)")
 	    .def(
 	        "scratch_bytes", [](const fused_kernel& self, const user_box& chunk) { return self.find(chunk.b).scratch_bytes; }, "chunk"_a,
 	        "The scratch memory that a chunk needs.")

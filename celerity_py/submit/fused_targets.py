@@ -7,12 +7,13 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from celerity_py.cpu.compilation import CpuKernel, compile_for_cpu
+from celerity_py.cpu.compilation import compile_for_cpu
 from celerity_py.cuda import compilation
 from celerity_py.cuda.compilation import CompilationError, FusedProgram
 from celerity_py.fusion.cpu_kernels import FusedCpuKernel, make_for_cpu
 from celerity_py.fusion.kernels import FusedKernel, make
 from celerity_py.fusion.launches import PassLaunch
+from celerity_py.fusion.plans import Compiled
 from celerity_py.scheduler.errors import InternalError
 
 if TYPE_CHECKING:
@@ -36,18 +37,14 @@ class CpuTarget:
 
     make = staticmethod(make_for_cpu)
 
-    def __init__(self) -> None:
-        self._kept: list[CpuKernel] = []  # functions live as long as these
-
     def items(self, made: FusedCpuKernel) -> list[list[int]]:
         """See `Target`."""
         return [[bound for interval in box for bound in interval] for box in made.boxes]
 
-    def passes(self, made: FusedCpuKernel, **options: bool) -> list[tuple[list[int], Any]]:
+    def compile(self, made: FusedCpuKernel, **options: bool) -> Compiled:
         """See `Target`."""
         kernel = compile_for_cpu(made.text, made.name, len(made.boxes))
-        self._kept.append(kernel)
-        return [([address], None) for address in kernel.addresses]
+        return Compiled([([address], None) for address in kernel.addresses], kernel)
 
 
 class CudaTarget:
@@ -63,7 +60,7 @@ class CudaTarget:
         """See `Target`."""
         return [list(made.numbers[one.bounds : one.bounds + 2 * one.dims]) for one in made.passes]
 
-    def passes(self, made: FusedKernel, *, contracts: bool, has_small_strides: bool) -> list[tuple[list[int], Any]]:
+    def compile(self, made: FusedKernel, *, contracts: bool, has_small_strides: bool) -> Compiled:
         """See `Target`."""
         options = ("--maxrregcount=128", *(() if contracts else ("--fmad=false",)))
         if has_small_strides and made.has_small_coordinates:
@@ -77,7 +74,7 @@ class CudaTarget:
             functions = [compilation.load(program, self._ordinals) for program in programs]
         except CompilationError as error:
             raise InternalError(f"The text of the fused kernel '{made.name}' does not compile:\n{error}") from None
-        return [(by_device, threads_of(one)) for by_device, one in zip(functions, made.passes, strict=True)]
+        return Compiled([(by_device, threads_of(one)) for by_device, one in zip(functions, made.passes, strict=True)])
 
 
 def threads_of(one: PassLaunch) -> Any:
