@@ -18,7 +18,7 @@ from celerity_py._native import Box, RangeMapper, Region
 from celerity_py.calls.repeatable_functions import may_run_again
 from celerity_py.calls.views import View
 from celerity_py.executor.failures.failure import describe_error
-from celerity_py.vocabulary.accesses import READ, Port
+from celerity_py.vocabulary.accesses import READ, Access, Port
 from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
 from celerity_py.vocabulary.parts import Chunk
@@ -40,6 +40,11 @@ class KnownMappers(NamedTuple):
 
     mappers: list[RangeMapper]  # of its accesses, in their order; built-in ones
     rows: int  # chunks have a multiple of so many items in dimension 0
+
+    @classmethod
+    def of(cls, accesses: Sequence[Access], granularity: Sequence[int] | None) -> KnownMappers:
+        """Those of accesses with native mappers."""
+        return cls([access.mapper for access in accesses], (granularity or (1,))[0])
 
 
 class NativeForm(Protocol):

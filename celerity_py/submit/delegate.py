@@ -163,8 +163,7 @@ class SubmitDelegate:
         if box is not known_space and not box:  # known ones are never empty
             raise NothingToDo(submission)
         if is_divisible:
-            mappers = KnownMappers([access.mapper for access in accesses], (granularity or (1,))[0])
-            cast("CheckedSubmission", submission).known_mappers = mappers
+            cast("CheckedSubmission", submission).known_mappers = KnownMappers.of(accesses, granularity)
         if is_native and reductions:
             refuse_host_combinations(submission)
             order_reductions(submission, args, reductions, frame)
