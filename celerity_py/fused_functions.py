@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_submit
-from celerity_py.scheduler.errors import ArgumentTypeError
+from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 
 class FusedFunction:
     """A kernel that native code runs, made of a function on arrays by `celerity.fuse`."""
 
-    __slots__ = ("__dict__", "__weakref__", "exact", "function", "name")
+    __slots__ = ("__dict__", "__weakref__", "exact", "function", "name", "texts")
 
     def __init__(self, function: Callable[..., Any], name: str, *, exact: bool) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -22,6 +22,24 @@ class FusedFunction:
         self.function = function
         self.name = name
         self.exact = exact
+        #: What was made of the function when it was last called with views that stand for elements, by structure.
+        self.texts: tuple[str, ...] = ()
+
+    def source(self) -> str:
+        """The text that was made of the function at its last new kind of submit, as it was compiled.
+
+        For GPUs it is C++, for CPU devices Python that numba takes. If chunks have texts of their own, they follow each
+        other. Any thread.
+
+        Raises:
+            UsageError: If there is none yet.
+        """
+        if not self.texts:
+            raise UsageError(
+                f"The fused kernel '{self.name}' has no source yet: a submit makes it, unless Python runs the "
+                f"function, or the run is dry. Call source() after the first submit."
+            )
+        return "\n\n".join(self.texts)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function directly, for instance in a test of the kernel itself, on arrays of NumPy or CuPy.
@@ -58,7 +76,8 @@ def fuse(
         name: The task's name in messages and timelines; by default that of the function.
 
     Returns:
-        A kernel for `queue.parallel_for`, or a decorator if there is no function.
+        A kernel for `queue.parallel_for`, or a decorator if there is no function. `kernel.source()` is the text that
+        was compiled for it.
 
     Raises:
         ArgumentTypeError: If `function` is not callable or is a kernel already. A submit raises it, and UsageError,

@@ -105,6 +105,8 @@ class FusedPlans:
         self._needed: set[int] = set()  # arguments whose values some trace has asked for
         self._structures: dict[tuple[type, ...], Structures] = {}
         self._compiled: WeakValueDictionary[tuple[str, bool], Compiled] = WeakValueDictionary()
+        #: Those of the structures that the last call of the function has given.
+        self.texts: tuple[str, ...] = ()
         self._not_taken: set[Any] = set()  # keys of submits that Python runs
         self._is_warned = False
 
@@ -178,6 +180,7 @@ class FusedPlans:
         types = tuple(map(type, args))
         structures = self._structures.setdefault(types, Structures(submission.name, self._names(len(args))))
         places = [structures.place_of(one, args) for one in made]
+        self.texts = tuple(dict.fromkeys(one.text for one in made))
         self._needed.update(*(one.needed for one in made))
         outside = Watch(reached.values()) if reached else None
         return self._launch([box for box, _ in chunks], made, places, outside, args)

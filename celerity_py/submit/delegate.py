@@ -257,6 +257,7 @@ class SubmitDelegate:
             plans = FusedPlans(fused.function, fused.name, self.fused_target, self.inside, contracts=not fused.exact)
             self._fused_plans[fused] = plans
         plan = plans.prepare(submission, local)
+        fused.texts = plans.texts
         if plan is None:
             return None
         scalars = plan.scalars_of(submission)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How long the compiled code of fused kernels lives."""
+"""How long the compiled code of fused kernels lives, and the text from which it was made."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.cpu.compilation import CpuKernel
+from celerity_py.errors import UsageError
 from celerity_py.fusion import plans
 from celerity_py.submit import fused_targets
 
@@ -82,3 +83,26 @@ def test_submits_of_equal_kinds_share_code(alive: WeakSet[_Code]) -> None:
             queue.parallel_for(u.shape, kernel, u.read_write(access.one_to_one()), 2)
         queue.wait()
         assert len(alive) == 1
+
+
+def test_the_source_is_that_of_the_last_kind_of_submit(alive: WeakSet[_Code]) -> None:
+    @celerity.fuse
+    def power(chunk: Any, u: Any, times: int) -> None:
+        for _ in range(times):
+            u[chunk.box] *= 2
+        if chunk.box.min[0] == 0:
+            u[0] = -1
+
+    with pytest.raises(UsageError, match=r"'power' has no source yet: a submit makes it.*Call source\(\) after"):
+        power.source()
+    celerity.configure(devices="cpu:3")
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.ones(9))
+        sources = []
+        for times in (1, 2, 2):
+            queue.parallel_for(9, power, u.read_write(access.one_to_one()), times)
+            sources.append(power.source())
+    first, second, third = sources
+    assert first.count("def fused_power_0(") == 2  # the first chunk has a structure of its own
+    assert first.count("multiply_(") * 2 == second.count("multiply_(")
+    assert second == third
