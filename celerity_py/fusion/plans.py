@@ -45,6 +45,9 @@ class Target(Protocol):
     #: Makes a kernel of (function, name, chunk, index space, arguments, submission).
     make: Callable[..., Any]
 
+    def begin(self) -> None:
+        """A submit may load code. Collective: all ranks make it before they look at what they have."""
+
     def items(self, made: Any) -> list[list[int]]:
         """By pass, the bounds of its items: low and high per dimension."""
 
@@ -129,6 +132,7 @@ class FusedPlans:
             return None
         plan = self._find(key)
         if plan is None:
+            self._target.begin()
             try:
                 plan = self._make(submission, local)
             except NotTakenError as error:

@@ -37,6 +37,9 @@ class CpuTarget:
 
     make = staticmethod(make_for_cpu)
 
+    def begin(self) -> None:
+        """See `Target`."""
+
     def items(self, made: FusedCpuKernel) -> list[list[int]]:
         """See `Target`."""
         return [[bound for interval in box for bound in interval] for box in made.boxes]
@@ -54,7 +57,8 @@ class CudaTarget:
 
     def __init__(self, ordinals: tuple[int, ...], drain: Callable[[], None]) -> None:
         self._ordinals = ordinals
-        self._drain = drain
+        #: Loading code waits for all streams, as for a CudaKernel. Ranks differ in the code that they lack.
+        self.begin = drain
 
     def items(self, made: FusedKernel) -> list[list[int]]:
         """See `Target`."""
@@ -68,8 +72,6 @@ class CudaTarget:
         programs = [
             FusedProgram(made.text, f"fused::{made.name}_{number}", options) for number in range(len(made.passes))
         ]
-        if not all(compilation.is_loaded(program, self._ordinals) for program in programs):
-            self._drain()  # loading code waits for all streams, as for a CudaKernel
         try:
             functions = [compilation.load(program, self._ordinals) for program in programs]
         except CompilationError as error:

@@ -106,3 +106,31 @@ def test_the_source_is_that_of_the_last_kind_of_submit(alive: WeakSet[_Code]) ->
     assert first.count("def fused_power_0(") == 2  # the first chunk has a structure of its own
     assert first.count("multiply_(") * 2 == second.count("multiply_(")
     assert second == third
+
+
+@pytest.mark.filterwarnings("ignore:.*runs as a Python kernel")
+@pytest.mark.usefixtures("alive")
+def test_streams_are_drained_once_for_each_kind_of_submit_whatever_code_a_rank_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drains: list[int] = []
+    monkeypatch.setattr(fused_targets.CpuTarget, "begin", lambda _: drains.append(1))
+
+    @celerity.fuse
+    def two_structures(chunk: Any, u: Any) -> None:
+        if chunk.box.min[0] == 0:
+            u[chunk.box] *= 3
+        u[chunk.box] *= 2
+
+    @celerity.fuse
+    def not_fused(chunk: Any, u: Any) -> None:
+        u[chunk.box] += np.zeros(chunk.box.shape)
+
+    celerity.configure(devices="cpu:2")
+    with celerity.Queue() as queue:
+        buffers = [celerity.Buffer.from_array(np.ones(size)) for size in (6, 6, 8)]
+        for kernel, expected in ((two_structures, 2), (not_fused, 4)):
+            for _ in range(2):
+                for u in buffers:
+                    queue.parallel_for(u.shape, kernel, u.read_write(access.one_to_one()))
+            assert len(drains) == expected
