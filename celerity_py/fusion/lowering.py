@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from celerity_py.fusion.coordinates import Affine, Positions, compose
+from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions, compose
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.nodes import Compute, Insert, ItemIndex, Literal, Load, Node, ScalarValue, Select, Stored
-from celerity_py.fusion.walks import Bound, Cut, cut, operand_coordinates, stored_value, with_items
+from celerity_py.fusion.nodes import Compute, Insert, ItemIndex, Literal, Load, ScalarValue, Stored
+from celerity_py.fusion.walks import Bound, Cut, Visit, cut, inner_visits, stored_value, with_items
 
 if TYPE_CHECKING:
     from celerity_py.fusion.nodes import Items, Statement
@@ -50,12 +50,6 @@ class Place:
         return self.load.memory, self.load.after, self.where
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    node: Node
-    coordinates: Positions
-
-
 @dataclass(slots=True)
 class Body:
     """The instructions for one item of a pass."""
@@ -86,24 +80,27 @@ class _Lowering:
     def __init__(self) -> None:
         self.body = Body()
         self._numbers: dict[Instruction, int] = {}
-        self._done: dict[_Visit, int] = {}
+        self._done: dict[Visit, int] = {}
+        #: Of these the ones that need stored elements, and what the others depend on.
+        self._changing: set[Visit] = set()
+        self._context: Hashable = None
 
     def add(self, statement: Statement, one: Pass, others: Sequence[Statement]) -> None:
         """A statement whose predecessors in the pass are `others`."""
         items = statement.items()
-        self._done.clear()  # what stands for stored elements depends on the statement
+        self._begin(items)
         pairs = zip(items.box, one.box, strict=True)
         limits = tuple(Bound(Affine(dim, 1, 0), *own) for dim, (own, whole) in enumerate(pairs) if own != whole)
         if limits:
             self.body.masks[statement] = self._condition(limits)
-        root = _Visit(statement.value, items.coordinates)
-        stack = [root]
+        root: Visit = statement.value, items.coordinates
+        stack, num_before = [root], len(self._done)
         while stack:
             visit = stack[-1]
             if visit in self._done:
                 stack.pop()
                 continue
-            if len(self._done) > _MAX_NUMBERS:
+            if len(self._done) - num_before > _MAX_NUMBERS:
                 raise NotTakenError(
                     f"The statement at {statement.line} computes more than {_MAX_NUMBERS} numbers per element, many of "
                     f"them again for its neighbours. To keep them in memory is not fused yet: store them in a buffer."
@@ -114,8 +111,21 @@ class _Lowering:
                 stack.extend(missing)
                 continue
             stack.pop()
+            if isinstance(visit[0], Stored) or not self._changing.isdisjoint(needed):
+                self._changing.add(visit)
             self._done[visit] = self._make(visit, items, [self._done[child] for child in needed], divided)
         self.body.values[statement] = self._done[root]
+
+    def _begin(self, items: Items) -> None:
+        """Forget the instructions that another statement with these items need not have."""
+        context = items.box, tuple(position if position.axis != NO_AXIS else None for position in items.stored)
+        if context == self._context:
+            for visit in self._changing:
+                del self._done[visit]
+        else:
+            self._done.clear()
+        self._changing.clear()
+        self._context = context
 
     def find_needs(self) -> None:
         """Under which conditions items need loads: an element may be missing where they do not."""
@@ -162,26 +172,21 @@ class _Lowering:
             one, outside = inside.operands[1], self.body.instructions[outside.operands[1]]
         return outside.operation == "not" and outside.operands == (one,)
 
-    def _needed(self, visit: _Visit, items: Items, others: Sequence[Statement]) -> tuple[list[_Visit], Cut | None]:
-        node, coordinates = visit.node, visit.coordinates
-        if isinstance(node, Compute):
-            places = ((operand, operand_coordinates(operand, node, coordinates)) for operand in node.operands)
-            return [_Visit(operand, place) for operand, place in places], None
-        if isinstance(node, Select):
-            return [_Visit(node.base, compose(node.positions, coordinates))], None
+    def _needed(self, visit: Visit, items: Items, others: Sequence[Statement]) -> tuple[list[Visit], Cut | None]:
+        node, coordinates = visit
         if isinstance(node, Stored):
-            return [_Visit(stored_value(node, coordinates, others), coordinates)], None
+            return [(stored_value(node, coordinates, others), coordinates)], None
         if not isinstance(node, Insert):
-            return [], None
+            return inner_visits(node, coordinates), None
         divided = cut(node, coordinates, items.box)
-        base = _Visit(node.base, coordinates)
+        base: Visit = node.base, coordinates
         if divided.is_outside:
             return [base], divided
-        part = _Visit(node.part, divided.inner)
+        part: Visit = node.part, divided.inner
         return ([part, base] if divided.bounds else [part]), divided
 
-    def _make(self, visit: _Visit, items: Items, operands: list[int], divided: Cut | None) -> int:
-        node, coordinates = visit.node, visit.coordinates
+    def _make(self, visit: Visit, items: Items, operands: list[int], divided: Cut | None) -> int:
+        node, coordinates = visit
         if isinstance(node, Compute):
             return self._number(Instruction(node.operation, node.dtype, tuple(operands)))
         if isinstance(node, Literal):

@@ -15,39 +15,66 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, constant
 from celerity_py.fusion.memories import Region, Scratch, common_region, overlap, region_of
 from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored, children
-from celerity_py.fusion.walks import loads_of
+from celerity_py.fusion.walks import Loads
 
 #: A pass visits at most so many times the items that its statements have.
 _MAX_IDLE_ITEMS: Final = 2
+#: By memory the places that items load or store: where each item does, and all of their elements.
+_Places: TypeAlias = "dict[Hashable, dict[tuple[Positions, Region], None]]"
 
 
 @dataclass(slots=True)
 class Pass:
-    """Statements that one launch carries out, over the smallest box that contains their items."""
+    """Statements that one launch carries out, over the smallest box that contains their items.
+
+    What they load and store is kept by memory, each place once: a pass of many statements must not compare all pairs.
+    """
 
     statements: list[Statement] = field(default_factory=list)
     box: Box = ()
+    #: The items of the statement that has most of them.
+    most_items: int = 0
     #: Where the items load, by statement.
     loads: dict[Statement, list[tuple[Load, Positions]]] = field(default_factory=dict)
+    _stored: _Places = field(default_factory=dict)
+    _loaded: _Places = field(default_factory=dict)
 
     @property
     def num_divided(self) -> int:
         """So many of its dimensions, the first ones, are divided among threads; those of elements are not."""
         return self.statements[0].items().num_divided
 
-    def add(self, statement: Statement, loads: list[tuple[Load, Positions]]) -> None:
-        """The statement becomes the last one."""
-        box = statement.items().box
-        self.box = box if not self.statements else _union(self.box, box)
+    def add(self, statement: Statement, loads: list[tuple[Load, Positions]], places: _Places) -> None:
+        """The statement becomes the last one. `places`: what it loads from memories that some statement stores to."""
+        items = statement.items()
+        self.box = items.box if not self.statements else _union(self.box, items.box)
+        self.most_items = max(self.most_items, _volume(items.box))
         self.statements.append(statement)
         self.loads[statement] = loads
+        self._stored.setdefault(statement.memory.key, {})[items.stored, items.region()] = None
+        for key, found in places.items():
+            self._loaded.setdefault(key, {}).update(found)
+
+    def is_dense_with(self, items: Items) -> bool:
+        """Whether the box stays mostly full with the items of one more statement."""
+        most = max(self.most_items, _volume(items.box))
+        return _volume(_union(self.box, items.box)) <= _MAX_IDLE_ITEMS * most
+
+    def may_have(self, statement: Statement, new: _Places) -> bool:
+        """Whether no item loads or stores what another one stores, with one more statement; `new` as for `add`."""
+        items = statement.items()
+        own: _Places = {statement.memory.key: {(items.stored, items.region()): None}}
+        pairs = ((self._stored, new), (own, self._loaded), (own, new))
+        if any(_stores_what_others_load(stored, loaded) for stored, loaded in pairs):
+            return False
+        return not _store_at_different_items(self._stored, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +94,9 @@ class _Planner:
     def __init__(self, statements: Sequence[Statement]) -> None:
         self._statements = list(statements)
         self._scratch: list[Scratch] = []
+        self._loads = Loads()
+        #: By memory, in their order.
+        self._stores: dict[Hashable, list[Statement]] = {}
         self._kept: dict[Node, Load] = {}
 
     def plan(self) -> Plan:
@@ -80,6 +110,9 @@ class _Planner:
     def _try(self) -> list[Pass] | None:
         """The passes; None if statements were changed, and planning has to start anew."""
         order = {statement: place for place, statement in enumerate(self._statements)}
+        self._stores = {}
+        for statement in self._statements:
+            self._stores.setdefault(statement.memory.key, []).append(statement)
         passes: list[Pass] = []
         for statement in self._statements:
             joined = self._join(statement, passes[-1], order) if passes else None
@@ -88,24 +121,24 @@ class _Planner:
                 continue
             items = statement.choices()[0]
             statement.choose(items)
-            loads = list(loads_of(statement, ()))
-            earlier = [other for one in passes for other in one.statements]
-            stale = _first_overwritten(loads, items, earlier, order)
+            loads = self._loads.of(statement, ())
+            stale = _first_overwritten(loads, items, self._stores, order[statement], order)
             if stale is not None:
                 self._keep(statement, stale, order)
                 return None
-            if _stores_what_others_load(statement, [(statement, loads)]):
+            places = self._places_of(loads, items)
+            if not Pass().may_have(statement, places):
                 self._evaluate_first(statement, items, order[statement])
                 return None
             passes.append(Pass())
-            passes[-1].add(statement, loads)
+            passes[-1].add(statement, loads, places)
         return passes
 
     def _join(self, statement: Statement, last: Pass, order: dict[Statement, int]) -> Pass | None:
         """The last pass with one more statement, on the items that it has or else on others; None if none do."""
         statements = [*last.statements, statement]
         if _choose_like(statement, last.statements[0].items()):
-            return last if _is_dense(statements) and self._add(statement, last, order) else None
+            return last if last.is_dense_with(statement.items()) and self._add(statement, last, order) else None
         chosen = {other: other.items() for other in last.statements}
         for items in statement.choices():
             if all(_choose_like(other, items) for other in statements) and _is_dense(statements):
@@ -118,19 +151,24 @@ class _Planner:
 
     def _add(self, statement: Statement, last: Pass, order: dict[Statement, int]) -> bool:
         """Let a pass have one more statement if it may."""
-        loads = list(loads_of(statement, last.statements))
-        if any(_stores_what_others_load(other, [(statement, loads)]) for other in last.statements):
+        loads = self._loads.of(statement, last.statements)
+        places = self._places_of(loads, statement.items())
+        if not last.may_have(statement, places):
             return False
-        if any(_store_at_different_items(other, statement) for other in last.statements):
+        begin = order[last.statements[0] if last.statements else statement]
+        if _first_overwritten(loads, statement.items(), self._stores, begin, order) is not None:
             return False
-        pairs = [*last.loads.items(), (statement, loads)]
-        if _stores_what_others_load(statement, pairs):
-            return False
-        before = self._statements[: order[last.statements[0] if last.statements else statement]]
-        if _first_overwritten(loads, statement.items(), before, order) is not None:
-            return False
-        last.add(statement, loads)
+        last.add(statement, loads, places)
         return True
+
+    def _places_of(self, loads: list[tuple[Load, Positions]], items: Items) -> _Places:
+        """What the items load from memories to which some statement stores."""
+        places: _Places = {}
+        for load, where in loads:
+            key = load.memory.key
+            if key in self._stores:
+                places.setdefault(key, {})[where, _region_of_load(load, where, items)] = None
+        return places
 
     def _evaluate_first(self, statement: Statement, items: Items, place: int) -> None:
         """Let a statement of its own store the value in scratch memory, at the items of the statement."""
@@ -204,25 +242,47 @@ def _region_of_load(load: Load, where: Positions, items: Items) -> Region:
     return common_region(region_of(where, items.box), _whole_region_of(load))
 
 
-def _stores_what_others_load(store: Statement, loads: Iterable[tuple[Statement, list[tuple[Load, Positions]]]]) -> bool:
-    """Whether an item may load, for one of the statements, an element that another item stores."""
-    stored = store.items().stored
-    region = store.items().region()
-    return any(
-        load.memory.key == store.memory.key
-        and where != stored
-        and overlap(_region_of_load(load, where, other.items()), region)
-        for other, pairs in loads
-        for load, where in pairs
-    )
+def _stores_what_others_load(stored: _Places, loaded: _Places) -> bool:
+    """Whether an item may load an element that another item stores."""
+    return _meet(stored, loaded)
 
 
-def _store_at_different_items(first: Statement, second: Statement) -> bool:
+def _store_at_different_items(first: _Places, second: _Places) -> bool:
     """Whether two items may store the same element."""
-    one, other = first.items(), second.items()
-    return (
-        first.memory.key == second.memory.key and one.stored != other.stored and overlap(one.region(), other.region())
+    return _meet(first, second)
+
+
+def _meet(first: _Places, second: _Places) -> bool:
+    return any(
+        where != place and overlap(region, part)
+        for key, places in second.items()
+        if key in first
+        for where, region in places
+        for place, part in first[key]
     )
+
+
+def _first_overwritten(
+    loads: list[tuple[Load, Positions]],
+    items: Items,
+    stores: dict[Hashable, list[Statement]],
+    end: int,
+    order: dict[Statement, int],
+) -> Statement | None:
+    """The first statement before the place `end` that overwrites elements which are loaded as they were before it.
+
+    `stores`: the statements by memory, in their order.
+    """
+    first = None
+    for load, where in loads:
+        for store in stores.get(load.memory.key, ()):
+            if order[store] >= end:
+                break
+            touched = _is_before(load, order[store], order)
+            if touched and overlap(_region_of_load(load, where, items), store.items().region()):
+                first, end = store, order[store]
+                break
+    return first
 
 
 def _choose_like(statement: Statement, items: Items) -> bool:
@@ -232,19 +292,6 @@ def _choose_like(statement: Statement, items: Items) -> bool:
             statement.choose(choice)
             return True
     return False
-
-
-def _first_overwritten(
-    loads: list[tuple[Load, Positions]], items: Items, earlier: Iterable[Statement], order: dict[Statement, int]
-) -> Statement | None:
-    """The first of earlier statements that overwrites elements which are loaded as they were before it."""
-    for store in earlier:
-        for load, where in loads:
-            if load.memory.key != store.memory.key or not _is_before(load, order[store], order):
-                continue
-            if overlap(_region_of_load(load, where, items), store.items().region()):
-                return store
-    return None
 
 
 def _all_loads(node: Node) -> list[Load]:

@@ -6,8 +6,9 @@ Both the planner and `lowering` walk so; the two must agree about what an item l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import NamedTuple, TypeAlias
+import itertools
+from collections.abc import Collection
+from typing import Final, NamedTuple, TypeAlias
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, broadcast, compose, constant
 from celerity_py.fusion.mistakes import NotTakenError
@@ -33,6 +34,9 @@ class Cut(NamedTuple):
     inner: Positions
 
 
+#: Loads of a node are remembered up to this number, so that long sums cost no time in the square of their length.
+_MOST_SHARED: Final = 64
+
 Visit: TypeAlias = "tuple[Node, Positions]"
 
 
@@ -40,6 +44,8 @@ def operand_coordinates(operand: Node, node: Compute, coordinates: Positions) ->
     """Where an item has the elements of an operand."""
     if operand.shape == node.shape:
         return coordinates
+    if not operand.shape:
+        return ()
     return compose(broadcast(operand.shape, node.shape), coordinates)
 
 
@@ -97,33 +103,82 @@ def with_items(positions: Positions, items: Items) -> Positions:
     return tuple(result)
 
 
-def loads_of(statement: Statement, others: Collection[Statement]) -> Iterator[tuple[Load, Positions]]:
-    """The loads of a statement, and where they lie in their memories by item.
+class Loads:
+    """Finds what statements load. What several of them compute from the same elements is walked once."""
 
-    Args:
-        statement: In a pass.
-        others: The statements before it in the same pass.
-    """
-    items = statement.items()
-    seen: set[Visit] = set()
-    stack: list[Visit] = [(statement.value, items.coordinates)]
-    while stack:
-        visit = stack.pop()
-        if visit in seen:
-            continue
-        seen.add(visit)
-        node, coordinates = visit
-        if isinstance(node, Load):
-            yield node, with_items(compose(node.positions, coordinates), items)
-        elif isinstance(node, Compute):
-            stack.extend((operand, operand_coordinates(operand, node, coordinates)) for operand in node.operands)
-        elif isinstance(node, Select):
-            stack.append((node.base, compose(node.positions, coordinates)))
-        elif isinstance(node, Stored):
-            stack.append((stored_value(node, coordinates, others), coordinates))
-        elif isinstance(node, Insert):
-            divided = cut(node, coordinates, items.box)
-            if not divided.is_outside:
-                stack.append((node.part, divided.inner))
-            if divided.is_outside or divided.bounds:
-                stack.append((node.base, coordinates))
+    def __init__(self) -> None:
+        self._found: list[tuple[Load, Positions]] = []
+        #: The places in `_found` that a node needs, in their order; None: too many, or they depend on the statement.
+        self._known: dict[Visit, tuple[int, ...] | None] = {}
+
+    def of(self, statement: Statement, others: Collection[Statement]) -> list[tuple[Load, Positions]]:
+        """The loads of a statement, and where they lie in their memories by item.
+
+        Args:
+            statement: In a pass.
+            others: The statements before it in the same pass.
+        """
+        items = statement.items()
+        found: dict[int, None] = {}
+        seen: set[Visit] = set()
+        stack: list[Visit] = [(statement.value, items.coordinates)]
+        while stack:
+            visit = stack.pop()
+            if visit in seen:
+                continue
+            seen.add(visit)
+            node, coordinates = visit
+            known = self._look(visit)
+            if known is not None:
+                found.update(dict.fromkeys(known))
+            elif isinstance(node, Stored):
+                stack.append((stored_value(node, coordinates, others), coordinates))
+            elif isinstance(node, Insert):
+                divided = cut(node, coordinates, items.box)
+                if not divided.is_outside:
+                    stack.append((node.part, divided.inner))
+                if divided.is_outside or divided.bounds:
+                    stack.append((node.base, coordinates))
+            else:
+                stack.extend(inner_visits(node, coordinates))
+        pairs = (self._found[number] for number in found)
+        return [(load, with_items(where, items)) for load, where in pairs]
+
+    def _look(self, root: Visit) -> tuple[int, ...] | None:
+        known = self._known
+        stack: list[tuple[Visit, list[Visit] | None]] = [(root, None)]
+        while stack:
+            visit, inner = stack.pop()
+            if inner is not None:
+                known[visit] = _merged([known[each] for each in reversed(inner)])
+                continue
+            if visit in known:
+                continue
+            node, coordinates = visit
+            if isinstance(node, Load):
+                known[visit] = (len(self._found),)
+                self._found.append((node, compose(node.positions, coordinates)))
+            elif isinstance(node, Stored | Insert):
+                known[visit] = None
+            else:
+                inner = inner_visits(node, coordinates)
+                stack.append((visit, inner))
+                stack += [(each, None) for each in inner]
+        return known[root]
+
+
+def inner_visits(node: Node, coordinates: Positions) -> list[Visit]:
+    """What an operation or selection needs."""
+    if isinstance(node, Compute):
+        return [(operand, operand_coordinates(operand, node, coordinates)) for operand in node.operands]
+    return [(node.base, compose(node.positions, coordinates))] if isinstance(node, Select) else []
+
+
+def _merged(parts: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    if None in parts:
+        return None
+    some = [part for part in parts if part]
+    if len(some) < 2:
+        return some[0] if some else ()
+    merged = tuple(dict.fromkeys(itertools.chain(*some)))
+    return merged if len(merged) <= _MOST_SHARED else None
