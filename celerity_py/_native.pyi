@@ -1786,6 +1786,17 @@ def numbers_at(places: tuple[tuple[Any, str, str | None], ...]) -> tuple[Any, ..
     The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.
     """
 
+class ValueWatch:
+    """A quick look at values from outside. Immutable."""
+
+    def __init__(self, places: Iterable[tuple[Any, str, tuple[str, ...], int]]) -> None:
+        """
+        places: (root, name, attributes, id). A root is a dictionary or a cell with the first object, or a callable that gives it. The id is that of the object there, or of the code of the function there, and somebody keeps it alive.
+        """
+
+    def has_moved(self) -> bool:
+        """Whether a name stands for another object, which may be an equal one."""
+
 class SubmitMemo:
     """The memo of a kernel: the checked kinds of its calls; see Submitter."""
 

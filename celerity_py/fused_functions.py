@@ -7,21 +7,24 @@ import functools
 from collections.abc import Callable
 from typing import Any, overload
 
+from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_submit
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
 
-class FusedFunction:
+class FusedFunction(KernelRecord):
     """A kernel that native code runs, made of a function on arrays by `celerity.fuse`."""
 
-    __slots__ = ("__dict__", "__weakref__", "exact", "function", "name", "texts")
+    __slots__ = ("__dict__", "__weakref__", "exact", "function", "texts")
 
     def __init__(self, function: Callable[..., Any], name: str, *, exact: bool) -> None:
         functools.update_wrapper(self, function, updated=())
         #: The function as it was written.
-        self.function = function
+        self.function = self._cpu = self._cuda = function
         self.name = name
         self.exact = exact
+        #: The submits that native code can repeat.
+        self.memo = SubmitMemo()
         #: What was made of the function when it was last called with views that stand for elements, by structure.
         self.texts: tuple[str, ...] = ()
 

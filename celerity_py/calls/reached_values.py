@@ -14,14 +14,14 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from operator import itemgetter
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from celerity_py._native import ValueWatch
 from celerity_py.calls.named_paths import EACH, MOST_STEPS, Path, Step, named_paths
-from celerity_py.calls.places import CONTAINERS, NOTHING, Place, attribute_of, comes_from_class, dictionary_of, part_of
+from celerity_py.calls.places import CONTAINERS, NOTHING, Place, attribute_of, part_of
 from celerity_py.comparison.value_digests import sampled_digest_of
 from celerity_py.kernels import CudaKernel, Kernel
 from celerity_py.vocabulary.buffer_records import BufferRecord
@@ -356,7 +356,7 @@ def find_moved(
 
 
 class Watch:
-    """Looks again and again at what a function reaches. Values in dictionaries are compared by identity first.
+    """Looks again and again at what a function reaches. Native code looks first whether names stand for other objects.
 
     Args:
         reached: The values. The buffers among them live whenever somebody looks.
@@ -365,47 +365,35 @@ class Watch:
     def __init__(self, reached: Collection[Reached]) -> None:
         self._all = reached
         self._others: list[Reached] = []
-        groups: dict[Any, tuple[Callable[[], Mapping[str, Any]], dict[str, int]]] = {}
+        places = []
         for each in reached:
-            source = _dictionary_with(each.place)
-            if source is None or each.kept.kind not in {"plain", "object", "buffer"}:
+            place = _native_place_of(each)
+            if place is None or ValueWatch([place]).has_moved():
                 self._others.append(each)
-                continue
-            key, name, look = source
-            value = each.kept.value.handle() if each.kept.kind == "buffer" else each.kept.value
-            groups.setdefault(key, (look, {}))[1][name] = id(value)
-        # With one name, an item getter gives no tuple.
-        self._groups = [
-            (look, itemgetter(*ids, next(iter(ids))), (*ids.values(), next(iter(ids.values()))))
-            for look, ids in groups.values()
-        ]
+            else:
+                places.append(place)
+        #: Native code may ask it instead of `find_moved`, if `is_native`: without a move, that finds none.
+        self.native = ValueWatch(places)
+        self.is_native = not self._others
 
     def find_moved(self) -> tuple[str, Kept, Kept] | None:
         """See the function of this name."""
-        try:
-            for look, values_of, ids in self._groups:
-                if tuple(map(id, values_of(look()))) != ids:
-                    return find_moved(self._all)
-        except (LookupError, AttributeError):
-            return find_moved(self._all)
-        return find_moved(self._others)
+        return find_moved(self._all if self.native.has_moved() else self._others)
 
 
-def _dictionary_with(place: Place) -> tuple[Any, str, Callable[[], Mapping[str, Any]]] | None:
-    """The dictionary of the module or object in which a value lies by a name: a key, the name, and a look at it."""
-    root, steps = place.root, place.steps
-    if not steps:
-        if not isinstance(root, functools.partial) or root.func is _content_of:
-            return None
-        known: dict[str, Any] = root.func.__self__  # type: ignore[attr-defined]
-        return id(known), root.args[0], lambda: known
-    owner = Place(root, steps[:-1], "")
-    kind, name = steps[-1]
-    value = owner.value()
-    if kind != "." or name not in dictionary_of(value) or comes_from_class(value.__class__, name):
+def _native_place_of(each: Reached) -> tuple[Any, str, tuple[str, ...], int] | None:
+    """A value as `ValueWatch` takes it; None if it can change without another object in its place."""
+    root, steps = each.place.root, each.place.steps
+    if each.kept.kind not in {"plain", "object", "buffer", "code"} or any(kind != "." for kind, _ in steps):
         return None
-    look = root if len(steps) == 1 else owner.value
-    return (id(root), owner.steps), name, lambda: object.__getattribute__(look(), "__dict__")
+    where: Any = root
+    name = ""
+    if isinstance(root, functools.partial):
+        is_cell = root.func is _content_of
+        where = root.args[0] if is_cell else root.func.__self__  # type: ignore[attr-defined]
+        name = "" if is_cell else root.args[0]
+    value = each.kept.value.handle() if each.kept.kind == "buffer" else each.kept.value
+    return where, name, tuple(key for _, key in steps), id(value)
 
 
 def _has_attributes_of_program(value: Any) -> bool:

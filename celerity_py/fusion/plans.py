@@ -18,10 +18,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from celerity_py import _native
-from celerity_py.calls.reached_values import Watch, reached_values
+from celerity_py.calls.places import Place
+from celerity_py.calls.reached_values import Reached, Watch, keep, reached_values
 from celerity_py.fusion.calls import AccessArgument
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.scalars import Parameter, content_of
+from celerity_py.fusion.scalars import Parameter, bytes_of
 from celerity_py.fusion.structures import Structures
 from celerity_py.scheduler.errors import CelerityWarning, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
@@ -79,18 +80,20 @@ class Plan:
     scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
     #: Over the values from outside that hold for the trace; None if there are none.
     outside: Watch | None
+    #: Positions of the plain arguments that hold for the trace. The others are scalars.
+    fixed: tuple[int, ...]
     #: The chunks of this rank, and what was made for each.
     made: tuple[tuple[_native.Box, TracedKernel], ...]
     #: With CHECK, how often each chunk has run: by its lowest coordinates, and those behind its highest ones.
     calls: dict[tuple[Any, Any], int] = field(default_factory=dict, init=False)
 
-    def scalars_of(self, submission: Submission) -> bytes:
+    def scalars_of(self, args: Sequence[Any]) -> bytes:
         """The bytes of the scalars of a submit.
 
         Raises:
             UsageError: If a Python integer does not fit into the type of the arrays that it meets.
         """
-        return content_of(self.scalars, submission.args).tobytes()
+        return bytes_of(self.scalars, args)
 
 
 class FusedPlans:
@@ -153,7 +156,7 @@ class FusedPlans:
             if arg.__class__ is Port:
                 first = places.setdefault(arg.buffer_id, position)
                 kinds += [arg.kind, arg.record.shape, first]
-            elif position in self._needed or not isinstance(arg, _NUMBERS) or isinstance(arg, bool):
+            elif _is_fixed(arg, position, self._needed):
                 kinds += [type(arg), repr(arg)]
             else:
                 kinds.append(type(arg))
@@ -186,8 +189,23 @@ class FusedPlans:
         places = [structures.place_of(one, args) for one in made]
         self.texts = tuple(dict.fromkeys(one.text for one in made))
         self._needed.update(*(one.needed for one in made))
-        outside = Watch(reached.values()) if reached else None
-        return self._launch([box for box, _ in chunks], made, places, outside, args)
+        needed: set[int] = set().union(*(one.needed for one in made))
+        fixed = tuple(
+            position
+            for position, arg in enumerate(args)
+            if arg.__class__ is not Port and _is_fixed(arg, position, needed)
+        )
+        native, scalars = self._launch([box for box, _ in chunks], made, places, args)
+        made_of = tuple(zip((box for box, _ in chunks), made, strict=True))
+        return Plan(native, scalars, self._watch(reached), fixed, made_of)
+
+    def _watch(self, reached: dict[str, Reached]) -> Watch | None:
+        """Over the values that the function reaches, and over its own code."""
+        values, own = [*reached.values()], keep(self._function)
+        if own is not None:
+            function = self._function
+            values.append(Reached(Place(lambda: function, (), self._name), own))
+        return Watch(values) if values else None
 
     def _trace(self, submission: Submission, box: Any, regions: Sequence[Any]) -> Any:
         following = iter(regions)
@@ -216,9 +234,8 @@ class FusedPlans:
         boxes: list[_native.Box],
         made: list[Any],
         places: list[int],
-        outside: Watch | None,
         args: Sequence[Any],
-    ) -> Plan:
+    ) -> tuple[_native.FusedLaunch, tuple[tuple[Parameter, np.dtype[Any]], ...]]:
         memories = []
         ports = [position for position, arg in enumerate(args) if arg.__class__ is Port]
         for position in made[0].accesses if made else ():
@@ -245,7 +262,7 @@ class FusedPlans:
             scratch, size = _lay_out(one.scratch)
             natives.append((box, structures[place][0], self._target.items(one), list(one.numbers), scratch, size))
         native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives, code)
-        return Plan(native, tuple(scalars), outside, tuple(zip(boxes, made, strict=True)))
+        return native, tuple(scalars)
 
     def _compile(self, made: Any, has_small_strides: bool) -> Compiled:
         key = made.text, has_small_strides
@@ -270,6 +287,11 @@ class FusedPlans:
             submission.code.co_filename,
             submission.line,
         )
+
+
+def _is_fixed(arg: Any, position: int, needed: set[int]) -> bool:
+    """Whether a plain argument is no scalar: another value is another trace."""
+    return position in needed or not isinstance(arg, _NUMBERS) or isinstance(arg, bool)
 
 
 def _strides_of(shape: tuple[int, ...], itemsize: int) -> list[int]:

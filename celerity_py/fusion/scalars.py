@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -15,6 +16,8 @@ from celerity_py.scheduler.errors import UsageError
 
 #: Python's numbers, which take the dtype of the array that they meet. `bool` has a dtype of its own for NumPy.
 WEAK: Final = (int, float, complex)
+#: Every floating-point type holds smaller numbers.
+_LARGE: Final = 60000
 Number: TypeAlias = "int | float | complex | np.generic"
 
 
@@ -52,6 +55,9 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic:
         converted: np.generic = value.astype(dtype)
         return converted
     try:
+        if abs(value) < _LARGE:  # the other way costs more
+            small: np.generic = dtype.type(value)
+            return small
         with np.errstate(over="ignore"):
             element: np.generic = dtype.type(value)
     except OverflowError:
@@ -72,6 +78,32 @@ def content_of(scalars: Sequence[tuple[Parameter, np.dtype[Any]]], arguments: Se
     for row, (parameter, dtype) in zip(content, scalars, strict=False):
         row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
     return content
+
+
+#: Python's numbers in 16 bytes, by the character of the dtype.
+_PACKING: Final = {
+    np.dtype(f"{kind}{size}").char: struct.Struct(f"={code}{16 - size}x")
+    for kind, codes in {"i": "bhiq", "u": "BHIQ", "f": " efd"}.items()
+    for size, code in zip((1, 2, 4, 8), codes, strict=True)
+    if code != " "
+}
+
+
+def bytes_of(scalars: Sequence[tuple[Parameter, np.dtype[Any]]], arguments: Sequence[Any]) -> bytes:
+    """The bytes of `content_of`, sooner for Python's numbers."""
+    try:
+        parts = []
+        for parameter, dtype in scalars:
+            value = parameter.value_of(arguments)
+            if value.__class__ is not float and value.__class__ is not int:
+                break
+            parts.append(_PACKING[dtype.char].pack(value))
+        else:
+            if parts:
+                return b"".join(parts)
+    except (KeyError, OverflowError, struct.error):  # of another type, too large, or an integer that does not fit
+        pass
+    return content_of(scalars, arguments).tobytes()
 
 
 class SymbolicScalar:

@@ -18,6 +18,7 @@
 #include "submit/records.hpp"
 #include "submit/submitter.hpp"
 #include "submit/task_building.hpp"
+#include "submit/value_watch.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -62,6 +63,18 @@ int clear_memo(PyObject* const self) {
 	return 0;
 }
 
+int traverse_watch(PyObject* const self, const visitproc visit, void* const arg) {
+	Py_VISIT(Py_TYPE(self));
+	return nb::inst_ready(self) ? nb::inst_ptr<value_watch>(self)->traverse(visit, arg) : 0;
+}
+
+int clear_watch(PyObject* const self) {
+	if(nb::inst_ready(self)) nb::inst_ptr<value_watch>(self)->clear();
+	return 0;
+}
+
+PyType_Slot watch_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_watch)}, {Py_tp_clear, reinterpret_cast<void*>(&clear_watch)}, {0, nullptr}};
+
 PyType_Slot memo_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_memo)}, {Py_tp_clear, reinterpret_cast<void*>(&clear_memo)}, {0, nullptr}};
 
 } // namespace
@@ -79,6 +92,12 @@ void bind_submitter(nb::module_& m) {
 	number_types_of_numpy(); // a thread that waited for the first call of another one would hold the interpreter lock
 	m.def("numbers_at", &numbers_at, "places"_a, nb::sig("def numbers_at(places: tuple[tuple[typing.Any, str, str | None], ...]) -> tuple[typing.Any, ...]"),
 	    "The numbers at these places: in a dictionary or cell, by name, or in an attribute of the object there. None for anything else.");
+	nb::class_<value_watch>(m, "ValueWatch", nb::type_slots(watch_slots), "A quick look at values from outside. Immutable.")
+	    .def(nb::init<nb::handle>(), "places"_a,
+	        nb::sig("def __init__(self, places: collections.abc.Iterable[tuple[typing.Any, str, tuple[str, ...], int]]) -> None"),
+	        "places: (root, name, attributes, id). A root is a dictionary or a cell with the first object, or a callable that gives it. The id is that of the "
+	        "object there, or of the code of the function there, and somebody keeps it alive.")
+	    .def("has_moved", &value_watch::has_moved, "Whether a name stands for another object, which may be an equal one.");
 	nb::class_<submit_memo>(m, "SubmitMemo", nb::type_slots(memo_slots), "The memo of a kernel: the checked kinds of its calls; see Submitter.")
 	    .def(nb::init<>())
 	    .def(

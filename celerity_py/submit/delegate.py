@@ -48,7 +48,7 @@ from celerity_py.vocabulary.static_types import HostTaskPlace
 from celerity_py.vocabulary.submissions import Submission
 
 if TYPE_CHECKING:
-    from celerity_py._native import FusedLaunch, LocalAccesses
+    from celerity_py._native import LocalAccesses
     from celerity_py.fusion.plans import Target
     from celerity_py.runtime.runtime import Runtime
 
@@ -131,7 +131,7 @@ class SubmitDelegate:
             label = kernel.name  # printable
         else:
             function = kernel
-            given = getattr(kernel, "__name__", "")
+            given = getattr(kernel, "name" if kernel.__class__ is FusedFunction else "__name__", "")
             label = given if given.__class__ is str and given else name_of(kernel)
             label = label if label.isprintable() else printable(label)  # a call costs more
         if name is not None:
@@ -240,8 +240,8 @@ class SubmitDelegate:
         """See `launches.prepare_launch`."""
         return prepare_launch(self.runtime, submission, known)
 
-    def prepare_fused(self, submission: Submission, local: LocalAccesses) -> tuple[FusedLaunch, bytes] | None:
-        """The native launch of a fused function, and the bytes of its scalars; None if Python runs it.
+    def prepare_fused(self, submission: Submission, local: LocalAccesses) -> tuple[Any, bytes] | None:
+        """The plan of a fused function with its native launch, and the bytes of its scalars; None if Python runs it.
 
         With CHECK Python runs it, as the checks look at arrays, and compares some calls with the launch. In a dry run
         nobody runs it.
@@ -260,11 +260,11 @@ class SubmitDelegate:
         fused.texts = plans.texts
         if plan is None:
             return None
-        scalars = plan.scalars_of(submission)
+        scalars = plan.scalars_of(submission.args)
         if isinstance(submission, CheckedSubmission):
             submission.native_form = FusedForm(plan, scalars, is_exact=fused.exact)
             return None
-        return plan.native, scalars
+        return plan, scalars
 
     def note_blocked(self, seconds: float) -> None:
         """Record that the program was too far ahead, and had to wait."""

@@ -9,6 +9,7 @@
 #include "submit/records.hpp"
 #include "scheduler/core/geometry/digest.hpp"
 #include "submit/submitter.hpp"
+#include "submit/value_watch.hpp"
 
 namespace nb = nanobind;
 
@@ -29,23 +30,6 @@ bool is_number(PyObject* const value) {
 	if(PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value)) return true;
 	const auto& [number, boolean] = number_types_of_numpy();
 	return PyType_IsSubtype(Py_TYPE(value), number) != 0 || Py_IS_TYPE(value, boolean);
-}
-
-/// Whether a look at an attribute of an object runs no code of the program, such as that of a property.
-bool is_plain(PyObject* const value, PyObject* const attribute) {
-	if(Py_TYPE(value)->tp_getattro != PyObject_GenericGetAttr && PyModule_CheckExact(value) == 0) return false;
-	PyObject* const of_class = _PyType_Lookup(Py_TYPE(value), attribute); // borrowed
-	return of_class == nullptr || Py_TYPE(of_class)->tp_descr_get == nullptr || Py_IS_TYPE(of_class, &PyMemberDescr_Type) != 0;
-}
-
-/// The value at a place; null if there is none, or if code of the program would have to run.
-nb::object value_at(const nb::handle where, const nb::handle name, const nb::handle attribute) {
-	nb::object value = nb::borrow(PyCell_Check(where.ptr()) ? PyCell_GET(where.ptr()) : PyDict_GetItemWithError(where.ptr(), name.ptr()));
-	if(value && !attribute.is_none()) {
-		value = is_plain(value.ptr(), attribute.ptr()) ? nb::steal(PyObject_GenericGetAttr(value.ptr(), attribute.ptr())) : nb::object();
-	}
-	PyErr_Clear();
-	return value;
 }
 
 /// The kind of the elements that a format of the buffer protocol describes, as NumPy has it; 0 for those that only Python can compare: structures, times,
@@ -127,6 +111,9 @@ int submit_memo::traverse(const visitproc visit, void* const arg) const {
 	for(const auto& known : entries) {
 		for(const auto& hint : known->hints) Py_VISIT(hint.ptr());
 		for(const nb::object* const each : {&known->plan, &known->pack, &known->places}) Py_VISIT(each->ptr());
+		if(known->fused != nullptr) {
+			if(const int stop = known->fused->traverse(visit, arg)) return stop;
+		}
 	}
 	return 0;
 }

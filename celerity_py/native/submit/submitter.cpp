@@ -283,14 +283,17 @@ void submitter::ask_delegate(const parallel_for_call& given, const nb::object& k
 	const nb::object outside = nb::borrow(submission_type::of(out.submission.ptr()).outside);
 	if(outside && PyTuple_CheckExact(outside.ptr())) found.places = outside[0];
 	if(submission_type::of(out.submission.ptr()).fused != Py_None) {
-		out.launch = prepare_fused(out.submission, out.node);
-		found.repeats = false;
+		out.launch = prepare_fused(out.submission, out.node, &found.fused);
+		// Callables have no digest. Python asks them anew.
+		const auto is_callable = [](const buffer_access& access) { return access.mapper.get_kind() == range_mapper::kind::callable; };
+		found.repeats &= found.fused != nullptr && std::none_of(out.node.accesses.begin(), out.node.accesses.end(), is_callable);
+		found.places.reset(); // the values lie in the kernel
 	} else if(m_is_cuda) {
 		prepare_launch(given.kernel, out, found);
 	}
 }
 
-std::optional<native_launch> submitter::prepare_fused(const nb::handle submission, const task& node) {
+std::optional<native_launch> submitter::prepare_fused(const nb::handle submission, const task& node, std::shared_ptr<fused_launches>* const kept) {
 	std::vector<accessed_chunk> local;
 	try {
 		local = m_scheduler.local_accesses(node);
@@ -299,7 +302,9 @@ std::optional<native_launch> submitter::prepare_fused(const nb::handle submissio
 	}
 	const nb::object prepared = m_delegate.attr("prepare_fused")(submission, local_accesses(std::move(local), node.geometry.dims));
 	if(prepared.is_none()) return std::nullopt;
-	return native_launch{nb::cast<std::shared_ptr<native_kernel>>(prepared[0]), bytes_of(nb::object(prepared[1]).ptr()), node.geometry.global};
+	const auto launches = std::make_shared<fused_launches>(m_scheduler, node, submission_type::of(submission.ptr()).args, prepared);
+	if(kept != nullptr) *kept = launches;
+	return launches->newest(node);
 }
 
 void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::entry& found) {
@@ -327,7 +332,10 @@ void submitter::remember(const nb::handle kernel, submit_memo::entry&& found) co
 	submit_memo* const memo = memo_of(kernel);
 	if(memo == nullptr || (!found.repeats && !found.plan)) return;
 	// A value may not have fitted, and some shapes are looked at each time.
-	if(find(*memo, found.geometry.dims, found.kinds, found.repeats ? &found.hints : nullptr) != nullptr) return;
+	if(const auto known = find(*memo, found.geometry.dims, found.kinds, found.repeats ? &found.hints : nullptr)) {
+		if(known->fused != nullptr && found.fused != nullptr) known->fused->add(std::move(*found.fused));
+		return;
+	}
 	if(memo->entries.size() >= max_entries) memo->entries.erase(memo->entries.begin());
 	memo->entries.push_back(std::make_shared<const submit_memo::entry>(std::move(found)));
 }
@@ -362,7 +370,12 @@ bool submitter::repeat(const parallel_for_call& given, const nb::object& box_obj
 	if(known == nullptr) return false;
 	const kernel_record& kernel = kernel_type::of(given.kernel.ptr());
 	PyObject* const implementation = m_is_cuda ? kernel.cuda : kernel.cpu;
-	const nb::object function = nb::borrow(implementation != nullptr ? implementation : given.kernel.ptr());
+	nb::object function = nb::borrow(implementation != nullptr ? implementation : given.kernel.ptr());
+	nb::object fused = nb::none();
+	if(known->fused != nullptr) { // or it is the implementation for this backend
+		fused = kernel_type::has_own_class(function.ptr()) ? function : nb::borrow(given.kernel);
+		function = nb::borrow(kernel_type::of(fused.ptr()).cpu);
+	}
 	const nb::object label = nb::borrow(given.name.is_none() ? kernel.name : given.name.ptr());
 	if(!PyUnicode_CheckExact(label.ptr()) || PyUnicode_GET_LENGTH(label.ptr()) == 0) return false;
 
@@ -376,11 +389,15 @@ bool submitter::repeat(const parallel_for_call& given, const nb::object& box_obj
 	}
 	out.node.code_digest = known->code_digest;
 	read_accesses(given.args, out.node);
-	if(known->native != nullptr && !make_launch(*known, given.args.ptr(), space.b, out.launch.emplace())) {
+	if(known->fused != nullptr) out.launch = known->fused->find(m_scheduler, out.node, given.args);
+	const bool has_launch =
+	    known->fused != nullptr ? out.launch.has_value() : known->native == nullptr || make_launch(*known, given.args.ptr(), space.b, out.launch.emplace());
+	if(!has_launch) {
 		out = work{{}, {}, out.args};
 		return false;
 	}
 	out.submission = make_submission(function.ptr(), label.ptr(), given.args.ptr(), box_object.ptr(), given.frame.ptr());
+	Py_SETREF(submission_type::of(out.submission.ptr()).fused, fused.release().ptr());
 	if(known->places) {
 		auto& record = submission_type::of(out.submission.ptr());
 		Py_SETREF(record.outside, nb::make_tuple(known->places, numbers_at(known->places)).release().ptr());

@@ -16,6 +16,7 @@
 #include "executor/core/devices/native_launch.hpp"
 #include "scheduler/core/vocabulary/task.hpp"
 #include "submit/functions_without_numbers.hpp"
+#include "submit/fused_launches.hpp"
 #include "submit/plain_types.hpp"
 #include "submit/submission_table.hpp"
 
@@ -47,6 +48,7 @@ class submit_memo {
 		task_geometry geometry;                      ///< but for the index space
 		nanobind::object plan;                       ///< the LaunchPlan; null if Python runs the kernel
 		std::shared_ptr<const native_kernel> native; ///< of the plan
+		std::shared_ptr<fused_launches> fused;       ///< of a fused kernel; null if it is none
 		nanobind::object pack;                       ///< makes bytes of the scalars
 		std::vector<std::size_t> scalars;            ///< their positions among the arguments
 		std::uint64_t code_digest = 0;               ///< as `task::code_digest`
@@ -117,8 +119,8 @@ class submitter {
 
 	/// From now on the delegate is asked at each call whether it may go on, and again when the call has been blocked.
 	void refuse() { m_refuses = true; }
-	/// The launch of a kernel whose submission has a fused function; nothing if Python runs it.
-	std::optional<native_launch> prepare_fused(nanobind::handle submission, const task& node);
+	/// The launch of a kernel whose submission has a fused function; nothing if Python runs it. `kept`: gets it for submits that repeat this one.
+	std::optional<native_launch> prepare_fused(nanobind::handle submission, const task& node, std::shared_ptr<fused_launches>* kept = nullptr);
 	/// Submits and replays of other threads that have not returned yet.
 	std::size_t num_calls_of_others() const;
 	submission_table& table() { return m_table; }

@@ -2,8 +2,9 @@
 """The cost of a submit on the application thread: `python -m cluster_jobs.benchmarks.micro.submit_cost`.
 
 5000 wave_sim steps are submitted in a dry run (the scheduler thread plans, nothing is executed), with built-in
-mappers and with a Python callable, as rank 0 of 1 and of 128. Median and percentile are times of the clock. The mean is
-processor time of the thread: time in which a submission is blocked, or another process has the core, does not count.
+mappers and with a Python callable, as rank 0 of 1 and of 128. Fused kernels and Python kernels are also submitted in
+runs on a CPU device, on small buffers. Median and percentile are times of the clock. The mean is processor time of the
+thread: time in which a submission is blocked, or another process has the core, does not count.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from typing import Any
 
 from cluster_jobs.benchmarks import launching, report
 
-CASES = (("built-in", 1), ("built-in", 128), ("callable", 1), ("callable", 128))
+#: Kernels of runs: in Python, fused, fused with a scalar that changes, and fused over boxes that move.
+EXECUTED = ("python", "fused", "scalar", "window")
+_BEFORE = 100  # steps that compile, and fill caches
+CASES = (("built-in", 1), ("built-in", 128), ("callable", 1), ("callable", 128), *((kind, 0) for kind in EXECUTED))
 
 
 def submit(mapper: str, steps: int) -> dict[str, Any]:
@@ -66,6 +70,49 @@ def submit(mapper: str, steps: int) -> dict[str, Any]:
     }
 
 
+def execute(kind: str, steps: int) -> dict[str, Any]:
+    """Submit the steps to a CPU device; nanoseconds per task."""
+    import numpy as np
+
+    import celerity_py as celerity
+    from celerity_py import access
+
+    def wave_step(chunk: Any, u_next: Any, u: Any, c2: float) -> None:
+        near = u.padded(chunk.box, 1)
+        laplacian = near[:-2, 1:-1] + near[2:, 1:-1] + near[1:-1, :-2] + near[1:-1, 2:] - 4 * u[chunk.box]
+        u_next[chunk.box] = 2 * u[chunk.box] - u_next[chunk.box] + c2 * laplacian
+
+    kernel = celerity.kernel(wave_step) if kind == "python" else celerity.fuse(wave_step)
+    times: list[int] = []
+    elapsed = 0
+    celerity.configure(devices="cpu:1")
+    with celerity.Queue() as queue:
+        u, u_next = (celerity.Buffer.from_array(np.zeros((64, 512), np.float32)) for _ in range(2))
+        for step in range(steps + _BEFORE):
+            low = step % 256 if kind == "window" else 0
+            space = celerity.Box((0, low), (64, low + 64))
+            c2 = 0.1 + step * 1e-6 if kind == "scalar" else 0.1
+            before, started = perf_counter_ns(), thread_time_ns()
+            read = u.read(access.neighborhood(1, 1))
+            queue.parallel_for(space, kernel, u_next.read_write(access.one_to_one()), read, c2)
+            if step >= _BEFORE:
+                elapsed += thread_time_ns() - started
+                times.append(perf_counter_ns() - before)
+            u, u_next = u_next, u
+            if step % 20 == 0:
+                queue.wait()  # the steps take longer than their submits
+        values = queue.statistics()
+    return {
+        "mapper": f"{kind}, executed",
+        "ranks": values.size,
+        "median_us": statistics.median(times) / 1e3,
+        "p95_us": sorted(times)[int(len(times) * 0.95)] / 1e3,
+        "mean_us": elapsed / 1e3 / steps,
+        "blocked_s": values.blocked_seconds,
+        "scheduler_busy_us_per_task": values.scheduler["busy_s"] * 1e6 / (steps + _BEFORE),
+    }
+
+
 def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
     """Each case in processes of its own; the repetition with the lowest median counts."""
     rows = []
@@ -73,7 +120,7 @@ def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
         results = []
         command = [sys.executable, "-m", __spec__.name, "--case", mapper, "--steps", str(steps)]
         for _ in range(repetitions):
-            output = launching.run(command, {"CELERITY_DRY_RUN_RANKS": str(ranks)}, 600)
+            output = launching.run(command, {"CELERITY_DRY_RUN_RANKS": str(ranks)} if ranks else {}, 600)
             results.append(json.loads(output.splitlines()[-1]))
         rows.append(min(results, key=lambda row: row["median_us"]))
     return rows
@@ -84,10 +131,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = report.argument_parser(__doc__)
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--case", choices=("built-in", "callable"), help=argparse.SUPPRESS)
+    parser.add_argument("--case", choices=("built-in", "callable", *EXECUTED), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.case:
-        print(json.dumps(submit(options.case, options.steps)))
+        measure = execute if options.case in EXECUTED else submit
+        print(json.dumps(measure(options.case, options.steps)))
         return 0
     rows = run(options.steps, options.repetitions)
     columns = [("mapper", "{mapper}"), ("ranks", "{ranks}"), ("median", "{median_us:.1f}"), ("95 %", "{p95_us:.1f}")]

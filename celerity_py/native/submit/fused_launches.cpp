@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include "submit/fused_launches.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "scheduler/core/geometry/digest.hpp"
+#include "scheduler/core/graphs/access_checks.hpp"
+#include "submit/records.hpp"
+
+namespace nb = nanobind;
+
+namespace celerity::native {
+
+namespace {
+
+/// Whether two plain arguments of the same type are the same to a function that reads them. Runs no code of the program. If unsure, this says no.
+bool is_same(PyObject* const a, PyObject* const b) {
+	if(a == b) return true;
+	if(PyFloat_CheckExact(a) && PyFloat_CheckExact(b))
+		return std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(a)) == std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(b));
+	const bool are_comparable = (PyLong_CheckExact(a) && PyLong_CheckExact(b)) || (PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b));
+	return are_comparable && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+template <typename Accesses>
+std::size_t first_with(const Accesses& accesses, const buffer_id id) {
+	std::size_t place = 0;
+	while(accesses[place].buffer != id) ++place;
+	return place;
+}
+
+} // namespace
+
+fused_launches::fused_launches(const scheduler& owner, const task& node, const nb::handle args, const nb::object& prepared) {
+	const nb::object plan = prepared[0];
+	known one;
+	one.kernel = nb::cast<std::shared_ptr<native_kernel>>(plan.attr("native"));
+	one.accesses = accesses_of(owner, node);
+	for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args.ptr()); ++i) {
+		PyObject* const value = PySequence_Fast_GET_ITEM(args.ptr(), i);
+		one.values.push_back(record_type<port_record>::is_instance(value) ? nb::object() : nb::borrow(value));
+	}
+	const auto bytes = nb::cast<nb::bytes>(prepared[1]);
+	const auto* const begin = static_cast<const std::byte*>(bytes.data());
+	one.scalars.assign(begin, begin + bytes.size());
+	one.is_fixed.resize(one.values.size());
+	for(const nb::handle position : plan.attr("fixed")) one.is_fixed.at(nb::cast<std::size_t>(position)) = true;
+	one.outside = plan.attr("outside");
+	if(!one.outside.is_none()) {
+		one.watch = nb::cast<const value_watch*>(one.outside.attr("native"));
+		one.is_watched_natively = nb::cast<bool>(one.outside.attr("is_native"));
+	}
+	one.plan = plan;
+	m_known.emplace_back(node.geometry.global, std::make_shared<const known>(std::move(one)));
+}
+
+void fused_launches::add(fused_launches&& newer) {
+	const auto taken = std::move(newer.m_known);
+	std::vector<std::pair<box, std::shared_ptr<const known>>> forgotten; // destroyed last: destructors may do anything
+	m_known.insert(m_known.end(), taken.begin(), taken.end());
+	while(m_known.size() > max_known) {
+		forgotten.push_back(std::move(m_known.front()));
+		m_known.erase(m_known.begin());
+	}
+}
+
+std::vector<fused_launches::accessed_buffer> fused_launches::accesses_of(const scheduler& owner, const task& node) {
+	std::vector<accessed_buffer> result;
+	result.reserve(node.accesses.size());
+	for(const auto& access : node.accesses) {
+		digest mapper;
+		access.mapper.add_to(mapper);
+		result.push_back({access.buffer, owner.find_buffer(access.buffer).extents, mapper.value()});
+	}
+	return result;
+}
+
+bool fused_launches::are_same(const std::vector<accessed_buffer>& a, const std::vector<accessed_buffer>& b) {
+	for(std::size_t i = 0; i < a.size(); ++i) {
+		if(a[i].mapper != b[i].mapper || a[i].extents != b[i].extents) return false;
+		if(first_with(a, a[i].buffer) != first_with(b, b[i].buffer)) return false; // other accesses have this buffer as well
+	}
+	return true;
+}
+
+bool fused_launches::has_same_outside(const known& one) {
+	if(one.watch == nullptr) return true;
+	if(one.watch->has_moved()) return false;
+	return one.is_watched_natively || one.outside.attr("find_moved")().is_none();
+}
+
+std::optional<native_launch> fused_launches::find(const scheduler& owner, const task& node, const nb::handle args) const {
+	std::vector<accessed_buffer> accesses;
+	try {
+		accesses = accesses_of(owner, node);
+	} catch(const access_pattern_error&) {
+		return std::nullopt; // the submit finds the same, and says so
+	}
+	std::size_t num_moved = 0;
+	for(std::size_t place = m_known.size(); place-- > 0;) {
+		if(m_known[place].first != node.geometry.global) continue;
+		const auto one = m_known[place].second; // a look at values may run code of Python, and another thread
+		if(!are_same(accesses, one->accesses)) continue;
+		bool is_same_call = true, has_same_scalars = true;
+		for(std::size_t i = 0; i < one->values.size() && is_same_call; ++i) {
+			if(!one->values[i] || is_same(one->values[i].ptr(), PySequence_Fast_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(i)))) continue;
+			has_same_scalars = false;
+			is_same_call = !one->is_fixed[i];
+		}
+		if(!is_same_call) continue;
+		if(!has_same_outside(*one)) {
+			if(++num_moved == max_moved || place > m_known.size()) break;
+			continue;
+		}
+		if(has_same_scalars) return native_launch{one->kernel, one->scalars, node.geometry.global};
+		const auto packed = nb::cast<nb::bytes>(one->plan.attr("scalars_of")(args));
+		const auto* const begin = static_cast<const std::byte*>(packed.data());
+		return native_launch{one->kernel, {begin, begin + packed.size()}, node.geometry.global};
+	}
+	return std::nullopt;
+}
+
+int fused_launches::traverse(const visitproc visit, void* const arg) const {
+	for(const auto& [space, one] : m_known) {
+		Py_VISIT(one->plan.ptr());
+		Py_VISIT(one->outside.ptr());
+	}
+	return 0;
+}
+
+} // namespace celerity::native
