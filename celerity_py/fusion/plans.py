@@ -72,7 +72,7 @@ class Compiled:
     code: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Plan:
     """The launches of submits of one kind."""
 

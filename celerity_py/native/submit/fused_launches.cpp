@@ -39,7 +39,6 @@ std::size_t first_with(const Accesses& accesses, const buffer_id id) {
 fused_launches::fused_launches(const scheduler& owner, const task& node, const nb::handle args, const nb::object& prepared) {
 	const nb::object plan = prepared[0];
 	known one;
-	one.kernel = nb::cast<std::shared_ptr<native_kernel>>(plan.attr("native"));
 	one.accesses = accesses_of(owner, node);
 	for(Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args.ptr()); ++i) {
 		PyObject* const value = PySequence_Fast_GET_ITEM(args.ptr(), i);
@@ -50,12 +49,13 @@ fused_launches::fused_launches(const scheduler& owner, const task& node, const n
 	one.scalars.assign(begin, begin + bytes.size());
 	one.is_fixed.resize(one.values.size());
 	for(const nb::handle position : plan.attr("fixed")) one.is_fixed.at(nb::cast<std::size_t>(position)) = true;
-	one.outside = plan.attr("outside");
-	if(!one.outside.is_none()) {
-		one.watch = nb::cast<const value_watch*>(one.outside.attr("native"));
-		one.is_watched_natively = nb::cast<bool>(one.outside.attr("is_native"));
+	const nb::object outside = plan.attr("outside");
+	if(!outside.is_none()) {
+		one.watch = nb::cast<const value_watch*>(outside.attr("native"));
+		one.is_watched_natively = nb::cast<bool>(outside.attr("is_native"));
 	}
-	one.plan = plan;
+	one.plan = nb::steal(PyWeakref_NewRef(plan.ptr(), nullptr));
+	if(!one.plan) throw nb::python_error();
 	m_known.emplace_back(node.geometry.global, std::make_shared<const known>(std::move(one)));
 }
 
@@ -88,10 +88,10 @@ bool fused_launches::are_same(const std::vector<accessed_buffer>& a, const std::
 	return true;
 }
 
-bool fused_launches::has_same_outside(const known& one) {
+bool fused_launches::has_same_outside(const known& one, const nb::object& plan) {
 	if(one.watch == nullptr) return true;
 	if(one.watch->has_moved()) return false;
-	return one.is_watched_natively || one.outside.attr("find_moved")().is_none();
+	return one.is_watched_natively || plan.attr("outside").attr("find_moved")().is_none();
 }
 
 std::optional<native_launch> fused_launches::find(const scheduler& owner, const task& node, const nb::handle args) const {
@@ -112,25 +112,19 @@ std::optional<native_launch> fused_launches::find(const scheduler& owner, const 
 			has_same_scalars = false;
 			is_same_call = !one->is_fixed[i];
 		}
-		if(!is_same_call) continue;
-		if(!has_same_outside(*one)) {
+		const nb::object plan = is_same_call ? one->plan() : nb::none();
+		if(plan.is_none()) continue;
+		if(!has_same_outside(*one, plan)) {
 			if(++num_moved == max_moved || place > m_known.size()) break;
 			continue;
 		}
-		if(has_same_scalars) return native_launch{one->kernel, one->scalars, node.geometry.global};
-		const auto packed = nb::cast<nb::bytes>(one->plan.attr("scalars_of")(args));
+		auto kernel = nb::cast<std::shared_ptr<native_kernel>>(plan.attr("native"));
+		if(has_same_scalars) return native_launch{std::move(kernel), one->scalars, node.geometry.global};
+		const auto packed = nb::cast<nb::bytes>(plan.attr("scalars_of")(args));
 		const auto* const begin = static_cast<const std::byte*>(packed.data());
-		return native_launch{one->kernel, {begin, begin + packed.size()}, node.geometry.global};
+		return native_launch{std::move(kernel), {begin, begin + packed.size()}, node.geometry.global};
 	}
 	return std::nullopt;
-}
-
-int fused_launches::traverse(const visitproc visit, void* const arg) const {
-	for(const auto& [space, one] : m_known) {
-		Py_VISIT(one->plan.ptr());
-		Py_VISIT(one->outside.ptr());
-	}
-	return 0;
 }
 
 } // namespace celerity::native

@@ -30,12 +30,6 @@ class fused_launches {
 	/// Nothing if none fits. Raises if a Python integer does not fit into the type of the arrays that it meets. `args`: a tuple or list.
 	std::optional<native_launch> find(const scheduler& owner, const task& node, nanobind::handle args) const;
 
-	/// That of the constructor.
-	native_launch newest(const task& node) const { return {m_known.back().second->kernel, m_known.back().second->scalars, node.geometry.global}; }
-
-	/// For the garbage collector.
-	int traverse(visitproc visit, void* arg) const;
-
   private:
 	static constexpr std::size_t max_known = 256; ///< their boxes are compared one by one
 	static constexpr std::size_t max_moved = 8; ///< with other values from outside; behind them, Python looks
@@ -48,20 +42,19 @@ class fused_launches {
 	};
 
 	struct known {
-		std::shared_ptr<const native_kernel> kernel;
 		std::vector<accessed_buffer> accesses;
 		std::vector<nanobind::object> values; ///< of the arguments; null for accesses
 		std::vector<std::byte> scalars;       ///< of these values
 		std::vector<bool> is_fixed;           ///< by argument: other values are other launches
-		nanobind::object plan, outside;       ///< of Python: the plan, and its watch over values from outside, or None
-		const value_watch* watch = nullptr;   ///< the native part of it
+		nanobind::object plan;                ///< a weak reference: the plan, with the code, goes when `FusedPlans` forgets it
+		const value_watch* watch = nullptr;   ///< of the plan: over values from outside; null if there are none
 		bool is_watched_natively = true;
 	};
 	std::vector<std::pair<box, std::shared_ptr<const known>>> m_known; // by index space; oldest first
 
 	static std::vector<accessed_buffer> accesses_of(const scheduler& owner, const task& node);
 	static bool are_same(const std::vector<accessed_buffer>& a, const std::vector<accessed_buffer>& b);
-	static bool has_same_outside(const known& one);
+	static bool has_same_outside(const known& one, const nanobind::object& plan);
 };
 
 } // namespace celerity::native

@@ -111,9 +111,6 @@ int submit_memo::traverse(const visitproc visit, void* const arg) const {
 	for(const auto& known : entries) {
 		for(const auto& hint : known->hints) Py_VISIT(hint.ptr());
 		for(const nb::object* const each : {&known->plan, &known->pack, &known->places}) Py_VISIT(each->ptr());
-		if(known->fused != nullptr) {
-			if(const int stop = known->fused->traverse(visit, arg)) return stop;
-		}
 	}
 	return 0;
 }

@@ -302,9 +302,9 @@ std::optional<native_launch> submitter::prepare_fused(const nb::handle submissio
 	}
 	const nb::object prepared = m_delegate.attr("prepare_fused")(submission, local_accesses(std::move(local), node.geometry.dims));
 	if(prepared.is_none()) return std::nullopt;
-	const auto launches = std::make_shared<fused_launches>(m_scheduler, node, submission_type::of(submission.ptr()).args, prepared);
-	if(kept != nullptr) *kept = launches;
-	return launches->newest(node);
+	if(kept != nullptr) *kept = std::make_shared<fused_launches>(m_scheduler, node, submission_type::of(submission.ptr()).args, prepared);
+	auto kernel = nb::cast<std::shared_ptr<native_kernel>>(prepared[0].attr("native"));
+	return native_launch{std::move(kernel), bytes_of(nb::object(prepared[1]).ptr()), node.geometry.global};
 }
 
 void submitter::prepare_launch(const nb::handle kernel, work& out, submit_memo::entry& found) {
