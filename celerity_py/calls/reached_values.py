@@ -8,6 +8,7 @@ these functions names.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import enum
 import functools
@@ -35,6 +36,9 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic, 
 _FOREIGN: Final = sys.stdlib_module_names | {"celerity_py", "numpy", "cupy", "mpi4py"}
 #: The options that `argparse` has parsed.
 _ARGUMENTS: Final = ("argparse", "Namespace")
+#: Functions of Python that read variables of any name, or something else that changes.
+_LOOK_ANYWHERE: Final = (getattr, vars, globals, locals, eval, exec, open, input)
+_CHANGING: Final = (np.random.RandomState, np.random.Generator)
 #: Methods of containers that give elements.
 _READERS: Final = frozenset({"get", "items", "values", "keys", "copy", "index", "count", "pop"})
 
@@ -132,10 +136,19 @@ def reached_values(function: Any, excluded: frozenset[CodeType] = frozenset()) -
         function: A function, method, `functools.partial`, or an object with `__call__`.
         excluded: The code of functions that do not count.
     """
+    return reach(function, excluded)[0]
+
+
+def reach(function: Any, excluded: frozenset[CodeType] = frozenset()) -> tuple[dict[str, Reached], list[str]]:
+    """`reached_values`, and the words of what lies outside and cannot be looked at again.
+
+    Such are properties, objects that are called or handed on, sets, long containers, random numbers, and calls of
+    functions of Python that look anywhere, as `getattr` does.
+    """
     walk = _Walk(excluded)
     walk.enter(Place(lambda: function, (), "self"), function)
     walk.explore()
-    return walk.found
+    return walk.found, walk.unseen
 
 
 class _Walk:
@@ -150,6 +163,7 @@ class _Walk:
     ) -> None:
         self.found: dict[str, Reached] = {}
         self.num_skipped = 0
+        self.unseen: list[str] = []
         self.changed: list[Any] = []
         self._digest = digest
         self._follows_whole = follows_whole
@@ -200,6 +214,8 @@ class _Walk:
                 root = _default_root(path.name, function)
             if root is not None:
                 self._go(root, root.value(), path.steps)
+            elif path.kind == "global" and getattr(builtins, path.name, None) in _LOOK_ANYWHERE:
+                self.unseen.append(path.name)
         for path in paths.changed:
             root = roots.get(path.name) if path.kind == "parameter" else _root_of(path, function)
             if root is not None:
@@ -208,6 +224,7 @@ class _Walk:
     def _go(self, place: Place, value: Any, steps: tuple[Step, ...]) -> None:
         if value is NOTHING or len(self.found) >= _MOST_PLACES:
             self.num_skipped += value is NOTHING
+            self.unseen.append(place.words)
             return
         kept = keep(value, self._digest)
         if kept is not None:
@@ -225,7 +242,10 @@ class _Walk:
 
     def _each(self, place: Place, value: Any, steps: tuple[Step, ...], *, counts: bool) -> None:
         if not isinstance(value, CONTAINERS):
+            self.unseen.append(place.words)
             return
+        if len(value) > _MOST_ELEMENTS:
+            self.unseen.append(place.words)
         if counts:
             length = place.extended(("len", None))
             self.found.setdefault(length.words, Reached(length, Kept("length", len(value))))
@@ -239,13 +259,19 @@ class _Walk:
             self.num_skipped += not (callable(value) or isinstance(value, ModuleType))
             return
         if len(place.steps) >= MOST_STEPS:
+            self.unseen.append(place.words)
             return
         if isinstance(value, CONTAINERS):
             self._each(place, value, (), counts=not isinstance(value, dict))
         elif isinstance(value, functools.partial):
+            self.found.setdefault(place.words, Reached(place, Kept("object", value)))
             self.enter(place, value)
         elif _has_attributes_of_program(value):
+            if not isinstance(value, type | ModuleType):
+                self.unseen.append(place.words)
             self._whole.setdefault((id(value), place.words), (place, value))
+        elif not _gives_the_same(value):
+            self.unseen.append(place.words)
 
     def explore(self) -> None:
         """Look at the attributes of objects that are handed on, as far as any function names them."""
@@ -402,6 +428,15 @@ def _has_attributes_of_program(value: Any) -> bool:
         return value.__name__.partition(".")[0] not in _FOREIGN
     kind = value if isinstance(value, type) else type(value)
     return _is_of_program(kind) or kind is SimpleNamespace or (kind.__module__, kind.__name__) == _ARGUMENTS
+
+
+def _gives_the_same(value: Any) -> bool:
+    """Whether a function, class, module or object of Python or of a library has nothing that changes."""
+    if isinstance(value, ModuleType):
+        return value.__name__ not in {"random", "numpy.random"}
+    owner = getattr(value, "__self__", None)
+    module = getattr(value, "__module__", None) or type(owner).__module__
+    return callable(value) and not isinstance(owner, _CHANGING) and module.partition(".")[0] != "random"
 
 
 def _is_of_program(what: Any) -> bool:

@@ -20,6 +20,7 @@ from celerity_py.fusion.nodes import ItemIndex
 from celerity_py.fusion.scalars import Parameter, SymbolicScalar
 from celerity_py.fusion.storages import BufferStorage
 from celerity_py.fusion.trace import Trace
+from celerity_py.fusion.type_questions import asks_for_types
 from celerity_py.scheduler.errors import ReadOnlyAccess, UsageError
 from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
@@ -142,12 +143,13 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
     """
     trace = Trace()
     symbolic: list[Any] = []
+    takes_numbers = asks_for_types(function)
     for position, argument in enumerate(arguments):
         if isinstance(argument, AccessArgument):
             memory = _memory_of(argument)
             trace.memories[memory] = position
             symbolic.append(SymbolicView(trace, argument, memory, owner))
-        elif isinstance(argument, int | float | complex | np.number) and not isinstance(argument, bool):
+        elif is_parameter(argument) and not takes_numbers:
             symbolic.append(SymbolicScalar(Parameter(None, (position,), argument), trace.needed))
         else:
             trace.needed.add(position)
@@ -166,6 +168,11 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             f"assigning to its views, view[chunk.box] = value."
         )
     return trace
+
+
+def is_parameter(argument: Any) -> bool:
+    """Whether a plain argument may be a parameter of the launch."""
+    return isinstance(argument, int | float | complex | np.number) and not isinstance(argument, bool)
 
 
 def _memory_of(argument: AccessArgument) -> Memory:

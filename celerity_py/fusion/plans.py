@@ -19,7 +19,7 @@ import numpy as np
 
 from celerity_py import _native
 from celerity_py.calls.places import Place
-from celerity_py.calls.reached_values import Reached, Watch, keep, reached_values
+from celerity_py.calls.reached_values import Reached, Watch, keep, reach
 from celerity_py.fusion.calls import AccessArgument
 from celerity_py.fusion.mistakes import NotTakenError
 from celerity_py.fusion.scalars import Parameter, bytes_of
@@ -175,7 +175,12 @@ class FusedPlans:
                 raise NotTakenError(f"An argument of type {type(arg).__name__} is not fused yet.")
             if arg.__class__ is Port and arg.wraps:
                 raise NotTakenError("An access that goes on at the opposite side of its buffer is not fused yet.")
-        reached = reached_values(self._function)
+        reached, unseen = reach(self._function)
+        if unseen:
+            raise NotTakenError(
+                f"It uses '{unseen[0]}' from outside, and nobody could tell whether a later submit finds another value "
+                f"there. Pass the number as an argument, or read it from a variable or a plain attribute."
+            )
         for words, found in reached.items():
             if found.kept.kind == "array":
                 raise UsageError(

@@ -157,6 +157,21 @@ class SymbolicScalar:
             return NotImplemented
         return self.derive(ufunc, *inputs)
 
+    def __getattr__(self, name: str) -> Any:
+        """Any other attribute is that of the value."""
+        if name.startswith("__array"):  # NumPy asks for these whatever it does
+            raise AttributeError(name)
+        return getattr(self.concrete(), name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.asarray(self.concrete(), dtype)
+
+    def __str__(self) -> str:
+        return str(self.concrete())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.concrete(), spec)
+
     def __repr__(self) -> str:
         return f"<scalar {self.parameter.value!r}>"
 
@@ -202,5 +217,5 @@ for _name in ("neg", "pos", "abs", "invert"):
     setattr(SymbolicScalar, f"__{_name}__", lambda self, function=_function: self.derive(function, self))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(SymbolicScalar, f"__{_name}__", _comparison(getattr(operator, f"__{_name}__")))
-for _function in (bool, int, float, complex, operator.index, round):
+for _function in (bool, int, float, complex, operator.index, round, divmod):
     setattr(SymbolicScalar, f"__{_function.__name__}__", _concrete(_function))

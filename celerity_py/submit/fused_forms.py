@@ -127,8 +127,8 @@ class FusedForm:
             )
             return
         raise InternalError(
-            f"{told} CELERITY_CHECK has found this bug of celerity_py. Please report the function, and decorate it "
-            f"with celerity.kernel in the meantime."
+            f"{told} CELERITY_CHECK has found this bug of celerity_py, unless the function changes something outside. "
+            f"Please report the function, and decorate it with celerity.kernel in the meantime."
         )
 
     def _forgive(self, store: Store, copy: _Copy, found: np.ndarray[Any, Any], wrong: np.ndarray[Any, Any]) -> None:

@@ -53,7 +53,7 @@ INSTALLED = {
     "celerity_py/fusion": """
         __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions interiors item_emission kernels
         launches lowering memories mistakes nodes operations ordering planning plans scalars storages stores
-        structures tiling trace walks
+        structures tiling trace type_questions walks
     """,
     "celerity_py/kept_kernels": "__init__ kernel_folder results",
     "celerity_py/reductions": """

@@ -44,10 +44,10 @@ class Line:
         self._function = function
 
     def _counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        traces = self.traces
+        note = self.traces.append
 
         def counting(chunk: Any, u: Any, *args: Any) -> None:
-            traces.append(len(args))
+            note(len(args))
             function(chunk, u, *args)
 
         return counting
