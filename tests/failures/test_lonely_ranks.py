@@ -78,7 +78,9 @@ def test_a_rank_that_a_signal_ends_is_named_and_leaves_no_file(number: signal.Si
     else:
         assert "celerity_py, rank 1 (process " in outcome.errors, outcome.errors
         assert f"ended by signal {int(number)} ({number.name})" in outcome.errors
-        assert "celerity_py, rank 0" not in outcome.errors
+        # A launcher that is slow lets rank 0 find out.
+        others = [line for line in outcome.errors.splitlines() if line.startswith("celerity_py, rank 0")]
+        assert all("the process of rank 1 is gone" in line or "the job ends" in line for line in others), others
         lines = [number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1) if "# LINE step" in line]
         assert f'kernel "step" (submitted at {PROGRAM}:{lines[0]})' in outcome.errors
     assert outcome.ended_within(10)
