@@ -64,7 +64,7 @@ SCHEDULER_MUTATIONS = (
         "side effects younger than the epoch are forgotten",
         WINDOW,
         "return chain.second < epoch;",
-        "return chain.second <= window.current();",
+        "return chain.second < epoch || chain.second >= epoch;",
     ),
     Mutation(
         "write after read is not ordered in the command graph",
@@ -229,7 +229,7 @@ SCHEDULER_MUTATIONS = (
         "memory is freed before the last read",
         BUILDER,
         "allocation.accesses.for_each([&](const box&, const instruction_front& f) { f.depend_for_write(window()); });",
-        "allocation.accesses.for_each([&](const box&, const front& f) { f.depend_for_read(window()); });",
+        "allocation.accesses.for_each([&](const box&, const instruction_front& f) { f.depend_for_read(window()); });",
     ),
     Mutation(
         "too much counts as overwritten in a resize",
