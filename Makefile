@@ -102,17 +102,17 @@ check-unit: $(VENV)/.installed
 
 test: test-python test-native test-mpi ## Unit, property and application tests, those of the cores, then MPI tests with 1, 2 and 4 ranks, both transports, and between hosts
 
-# Tests often wait, so that three processes take the time of two. The output of two of them follows at the end.
-BENCHMARK_TESTS = tests/apps/test_benchmarks.py
+# Tests often wait, so that four processes take the time of two. The output of three of them follows at the end.
 test-python: $(VENV)/.installed
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; mkdir -p build; pids=(); \
 	run='timeout 1400 python -m pytest --hypothesis-profile=$(PROPERTY_PROFILE)'; \
 	trap 'kill "$${pids[@]}" 2> /dev/null' INT TERM; \
-	$$run $(wildcard tests/failures tests/apps) --ignore $(BENCHMARK_TESTS) > build/test-programs.log 2>&1 & pids+=($$!); \
-	$$run $(wildcard tests/property $(BENCHMARK_TESTS)) > build/test-properties.log 2>&1 & pids+=($$!); \
-	$$run $(wildcard tests/unit) && failed=0 || failed=$$?; \
+	$$run $(wildcard tests/failures) > build/test-failures.log 2>&1 & pids+=($$!); \
+	$$run $(wildcard tests/apps) > build/test-apps.log 2>&1 & pids+=($$!); \
+	$$run $(wildcard tests/property tests/unit) --ignore tests/unit/celerity_py > build/test-cores.log 2>&1 & pids+=($$!); \
+	$$run $(wildcard tests/unit/celerity_py) && failed=0 || failed=$$?; \
 	for pid in "$${pids[@]}"; do wait "$$pid" || failed=$$?; done; \
-	cat build/test-properties.log build/test-programs.log; exit $$failed
+	cat build/test-failures.log build/test-apps.log build/test-cores.log; exit $$failed
 
 # In the folder of the editable installation. The CUDA backend runs there on an emulated driver.
 test-native: $(VENV)/.installed
