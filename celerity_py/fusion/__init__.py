@@ -9,7 +9,8 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
     structures   equal texts, and how many a function may give
     kernels      function + chunk -> FusedKernel
     cpu_kernels  function + chunk -> FusedCpuKernel
-      emission     passes -> C++
+      emission     passes -> C++: the interior and the other items, and the tiles of all threads
+        item_emission what the items of a tile do
       cpu_emission passes -> Python for numba
         interiors    where conditions on coordinates have one truth
         ordering     in which order an item carries out instructions, loads and stores
@@ -21,6 +22,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
         walks        what an item loads, shared by planning and lowering
       calls        the real chunk, symbolic views and scalars
         functions    NumPy's functions, and chunk.xp
+        type_questions whether a function asks for more than the values of numbers
         arrays       operators, references, assignments
           storages     what arrays refer to
           operations   NumPy's dtypes

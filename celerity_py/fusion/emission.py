@@ -121,7 +121,7 @@ class _PassText:
         return f"CELERITY_KERNEL void {name}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
 
     def _rows(self, dim: int, low: str, high: str) -> str:
-        """What a thread has of a dimension: a tile, tiles that a grid of full size apart, or all of it."""
+        """A thread has a tile of a dimension, several tiles that lie a whole grid apart, or all items."""
         axis, step = self._num_divided - 1 - dim, self._tile.rows if dim == self._num_divided - 2 else 1
         if not 0 < axis < len(_GRID_AXES):
             return f"CELERITY_SERIAL({dim}, {low}, {high})"

@@ -20,7 +20,7 @@ import numpy as np
 from celerity_py import _native
 from celerity_py.calls.places import Place
 from celerity_py.calls.reached_values import Reached, Watch, keep, reach
-from celerity_py.fusion.calls import AccessArgument
+from celerity_py.fusion.calls import AccessArgument, is_parameter
 from celerity_py.fusion.mistakes import NotTakenError
 from celerity_py.fusion.scalars import Parameter, bytes_of
 from celerity_py.fusion.structures import Structures
@@ -296,7 +296,7 @@ class FusedPlans:
 
 def _is_fixed(arg: Any, position: int, needed: set[int]) -> bool:
     """Whether a plain argument is no scalar: another value is another trace."""
-    return position in needed or not isinstance(arg, _NUMBERS) or isinstance(arg, bool)
+    return position in needed or not is_parameter(arg)
 
 
 def _strides_of(shape: tuple[int, ...], itemsize: int) -> list[int]:
