@@ -24,10 +24,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 _SHOWN_LINES = 80
+#: So that a run which somebody ends early has told how far it came.
+_PROGRAMS_PER_LINE = 1000
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def run_shares(options: argparse.Namespace) -> Iterator[tuple[Counter[str], str]
         return share.run(options.time_limit_s) if time.monotonic() < deadline_s else None
 
     with ThreadPoolExecutor(max(1, options.processes // options.ranks)) as pool:
-        for result in pool.map(run, shares_of(options)):
+        for ended in as_completed([pool.submit(run, share) for share in shares_of(options)]):
+            result = ended.result()
             if result is not None:
                 yield result
 
@@ -126,8 +129,12 @@ def main() -> int:
     start_s = time.monotonic()
     counts: Counter[str] = Counter()
     failures = 0
+    shown = 0
     for found, failure in run_shares(options):
         counts += found
+        if counts["programs"] >= shown + _PROGRAMS_PER_LINE:
+            shown = counts["programs"]
+            print(f"{shown} programs are right after {time.monotonic() - start_s:.0f} s", flush=True)
         if failure:
             failures += 1
             print(failure, flush=True)
