@@ -294,6 +294,15 @@ def test_without_a_gpu_its_benchmark_says_so(capsys: pytest.CaptureFixture[str])
     assert "there is no CUDA device" in capsys.readouterr().err
 
 
+def test_dispatch_tries_itself_out_on_the_cpu(tmp_path: Path) -> None:
+    output = tmp_path / "dispatch.json"
+    result = _benchmark("micro.dispatch", "--backend", "cpu", "--rounds", "1", "--tasks", "20", "--output", str(output))
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    assert len(rows) == 4
+    assert all(row["by_hand_us"] is None and row["ours_us"] > 0 for row in rows[2:])
+
+
 def test_a_fused_wave_is_measured_beside_the_python_kernel_with_the_same_bits(tmp_path: Path) -> None:
     output = tmp_path / "fused.json"
     result = _benchmark("micro.fused", "--sizes", "20", "--steps", "2", "--programs", "wave", "--output", str(output))

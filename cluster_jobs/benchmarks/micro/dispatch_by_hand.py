@@ -40,7 +40,7 @@ class HandWritten:
         self.nothing = cupy.RawKernel(SOURCE, "nothing").kernel
         self.latch = cupy.RawKernel(SOURCE, "latch").kernel
         self.streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(STREAMS)]
-        self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(STREAMS)]
+        self.held = cupy.cuda.Event(disable_timing=True)
         self.device = cupy.zeros((3, most), np.int32)
         self.pinned = cupy.cuda.alloc_pinned_memory(4 * most)
         self.flag_memory = cupy.cuda.alloc_pinned_memory(64)
@@ -62,9 +62,9 @@ class HandWritten:
         number = self.flag.value + 1
         one = (1, 1, 1)
         self.latch(one, one, (np.uint64(self.flag_memory.ptr), np.int32(number)), stream=self.streams[0])
-        self.events[0].record(self.streams[0])
+        self.held.record(self.streams[0])
         for stream in self.streams[1:]:
-            stream.wait_event(self.events[0])
+            stream.wait_event(self.held)
         begun = time.perf_counter()
         enqueue(count)
         seconds = time.perf_counter() - begun
@@ -85,17 +85,6 @@ class HandWritten:
         pointers = cycle([stream.ptr for stream in self.streams[:2]])
         for offset, pointer in zip(range(0, 4 * count, 4), pointers, strict=False):
             runtime.memcpyAsync(target + offset, source + offset, 4, kind, pointer)
-
-    def dependencies(self, count: int) -> None:
-        """Launches in turns on two streams, each of which waits for the one before."""
-        nothing, one = self.nothing, (1, 1, 1)
-        lanes = list(zip(self.streams[:2], self.events[:2], strict=True))
-        (stream, event), (other, other_event) = lanes
-        for arguments in self.arguments[:count]:
-            stream.wait_event(other_event)
-            nothing(one, one, arguments, stream=stream)
-            event.record(stream)
-            stream, event, other, other_event = other, other_event, stream, event
 
     def end_to_end(self, count: int) -> float:
         """Seconds for independent launches, until all have run."""

@@ -56,17 +56,20 @@ def submit(mapper: str, steps: int) -> dict[str, Any]:
             times.append(perf_counter_ns() - before)
             u, u_next = u_next, u
         elapsed = thread_time_ns() - started
-        values = queue.statistics()
+        blocked_s = queue.statistics().blocked_seconds
         queue.wait()
-        planned = queue.statistics()
+        return {"mapper": mapper, "blocked_s": blocked_s, **figures(queue, times, elapsed, steps + 2)}
+
+
+def figures(queue: Any, times: list[int], elapsed: int, num_tasks: int) -> dict[str, Any]:
+    """The figures of submits that have been planned, of nanoseconds by the clock and of processor time."""
+    values = queue.statistics()
     return {
-        "mapper": mapper,
         "ranks": values.size,
         "median_us": statistics.median(times) / 1e3,
         "p95_us": sorted(times)[int(len(times) * 0.95)] / 1e3,
-        "mean_us": elapsed / 1e3 / steps,
-        "blocked_s": values.blocked_seconds,
-        "scheduler_busy_us_per_task": planned.scheduler["busy_s"] * 1e6 / (steps + 2),
+        "mean_us": elapsed / 1e3 / len(times),
+        "scheduler_busy_us_per_task": values.scheduler["busy_s"] * 1e6 / num_tasks,
     }
 
 
@@ -101,16 +104,12 @@ def execute(kind: str, steps: int) -> dict[str, Any]:
             u, u_next = u_next, u
             if step % 20 == 0:
                 queue.wait()  # the steps take longer than their submits
-        values = queue.statistics()
-    return {
-        "mapper": f"{kind}, executed",
-        "ranks": values.size,
-        "median_us": statistics.median(times) / 1e3,
-        "p95_us": sorted(times)[int(len(times) * 0.95)] / 1e3,
-        "mean_us": elapsed / 1e3 / steps,
-        "blocked_s": values.blocked_seconds,
-        "scheduler_busy_us_per_task": values.scheduler["busy_s"] * 1e6 / (steps + _BEFORE),
-    }
+        blocked_s = queue.statistics().blocked_seconds
+        return {
+            "mapper": f"{kind}, executed",
+            "blocked_s": blocked_s,
+            **figures(queue, times, elapsed, steps + _BEFORE),
+        }
 
 
 def run(steps: int, repetitions: int) -> list[dict[str, Any]]:
