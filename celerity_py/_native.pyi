@@ -1201,6 +1201,11 @@ class Executor:
         Seconds since something has come from or gone to the network, or has left for Python.
         """
 
+    def has_empty_lanes(self, num_handed_over: int) -> bool:
+        """
+        Whether the first `num_handed_over` instructions have come, and none that needs a lane of a device is left.
+        """
+
     def fail(self) -> None:
         """Issues nothing new from now on; run() goes on returning."""
 

@@ -45,7 +45,7 @@ class LaunchingRuntime(Protocol):
     configuration: Any
 
     def drain(self) -> None:
-        """Wait until no stream of this rank waits for another rank. Collective."""
+        """Wait until no stream of this rank waits for another rank, or is going to."""
 
 
 class LaunchPlan:

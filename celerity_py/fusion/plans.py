@@ -47,7 +47,7 @@ class Target(Protocol):
     make: Callable[..., Any]
 
     def begin(self) -> None:
-        """A submit may load code. Collective: all ranks make it before they look at what they have."""
+        """A submit may load code. Each rank by itself: it depends on a rank's chunks which traces it lacks."""
 
     def items(self, made: Any) -> list[list[int]]:
         """By pass, the bounds of its items: low and high per dimension."""

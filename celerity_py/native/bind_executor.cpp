@@ -337,6 +337,8 @@ and RuntimeError if the driver refuses.)")
 	    .def_prop_ro(
 	        "still_s", [](executor_loop& self) { return std::chrono::duration<double>(self.network().still_for()).count(); },
 	        "Seconds since something has come from or gone to the network, or has left for Python.")
+	    .def("has_empty_lanes", &executor_loop::has_empty_lanes, "num_handed_over"_a, released(),
+	        "Whether the first `num_handed_over` instructions have come, and none that needs a lane of a device is left.")
 	    .def("fail", &executor_loop::fail, released(), "Issues nothing new from now on; run() goes on returning.")
 	    .def("stop", &executor_loop::stop, released(), "Wakes every thread out of next_kernel(), next_host_task() and run(). Idempotent.")
 	    .def("release_devices", &executor_loop::release_devices, released(),

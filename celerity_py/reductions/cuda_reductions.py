@@ -43,11 +43,11 @@ class ReduceKernels:
         reductions: list[tuple[Any, ...]],
         division: Division,
     ) -> None:
-        """Compile and load the kernels that a task may need. Collective, by the thread that submits.
+        """Compile and load the kernels that a task may need. By the thread that submits.
 
         Args:
             ordinals: Of the GPUs of this rank.
-            drain: Waits until no stream of this rank waits for another rank.
+            drain: See `Runtime.drain`.
             reductions: Of the task, as the scheduler takes them.
             division: Of the task. Where a GPU has several chunks, each has a partial result.
         """

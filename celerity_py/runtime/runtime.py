@@ -27,6 +27,7 @@ from celerity_py.reductions.cuda_reductions import ReduceKernels
 from celerity_py.reductions.empty_reductions import EmptyReductions
 from celerity_py.runtime.collective_groups import CollectiveGroups
 from celerity_py.runtime.devices import choose_devices
+from celerity_py.runtime.draining import drain_lanes
 from celerity_py.runtime.executor_delegate import RuntimeDelegate
 from celerity_py.runtime.forks import Fork, keep_for_ever
 from celerity_py.runtime.futures import Future, Notifiers
@@ -94,7 +95,6 @@ class Runtime:
         self.binders = binders_of(self.devices)
         self.spin = spin_times(settings.poll, communicator.local_size, self.devices)
         warn_of_bound_ranks(communicator)
-        self._must_drain = False  # the same on all ranks, also on one that has no direct peer itself
         self.is_dry = settings.dry_run_ranks > 0
         # There is no submitter yet.
         self.state = RunState(lambda: self.submitter.refuse(), is_alone=communicator.size == 1)  # noqa: PLW0108
@@ -151,7 +151,7 @@ class Runtime:
         #: Combine partial results on GPUs; None on CPU devices.
         self.reduce_kernels = ReduceKernels() if self.devices.is_cuda else None
         #: The ranks that exchange data with this one from device memory to device memory.
-        self.direct_peers = DirectPeers([False] * self.size, anywhere=False, why_not={})
+        self.direct_peers = DirectPeers([False] * self.size, why_not={})
         if not self.is_dry:
             self.executor = make_executor(
                 *(settings, communicator, self.devices, watchers),
@@ -165,7 +165,6 @@ class Runtime:
                 wanted=self.may_be_direct,
                 required=settings.transport == "direct" and not settings.sync,
             )
-            self._must_drain = self.direct_peers.anywhere
         log_choices(settings, communicator, self.devices, self.direct_peers.with_rank)
         if self.tracer is not None:
             self.tracer.note_run(describe_for_trace(settings, communicator, self.devices))
@@ -407,9 +406,9 @@ class Runtime:
         self.user_memory.return_borrowed()
 
     def drain(self) -> None:
-        """Wait until no stream of this rank waits for another rank. Collective; each rank waits for itself only."""
-        if self._must_drain:
-            self._submit_epoch("none", "loading a kernel", sys._getframe()).result()
+        """Wait until no stream of this rank waits for another rank, or is going to. Each rank by itself."""
+        if self.executor is not None and any(self.direct_peers.with_rank):
+            drain_lanes(self.scheduler, self.executor, lambda: self.check_usable("loading a kernel"))
 
     def refuse_in_recording(self, call: str) -> None:
         """Refuse a call in a function that is being recorded, as no replay could carry it out again.

@@ -25,7 +25,7 @@ def find(devices: Any, drain: Callable[[], None]) -> Target | None:
 
     Args:
         devices: The devices.
-        drain: Waits until no stream of this rank waits for another rank; collective.
+        drain: See `Runtime.drain`.
     """
     if devices.is_cuda:
         return CudaTarget(devices.ordinals, drain)
@@ -57,7 +57,7 @@ class CudaTarget:
 
     def __init__(self, ordinals: tuple[int, ...], drain: Callable[[], None]) -> None:
         self._ordinals = ordinals
-        #: Loading code waits for all streams, as for a CudaKernel. Ranks differ in the code that they lack.
+        #: Loading code waits for all streams, as for a CudaKernel.
         self.begin = drain
 
     def items(self, made: FusedKernel) -> list[list[int]]:

@@ -29,7 +29,6 @@ class DirectPeers(NamedTuple):
     """The pairs of ranks with direct transfers."""
 
     with_rank: list[bool]  # for every rank, whether this rank's transfers to and from it are direct
-    anywhere: bool  # whether any two ranks of the run do; the same on all ranks
     why_not: dict[int, str]  # the reasons, by rank, where this rank's transfers are not
 
 
@@ -81,10 +80,9 @@ def agree_on_direct_peers(
         native.agree_direct(peers)
     if communicator.size > 1:
         _check_required(reports)
-    anywhere = any(rank in reports[peer].opened for rank, report in enumerate(reports) for peer in report.opened)
     others = [rank for rank in range(communicator.size) if rank != communicator.rank and rank not in peers]
     why_not = {rank: _why_not(communicator, reports, rank, wanted=wanted) for rank in others}
-    return DirectPeers([rank in peers for rank in range(communicator.size)], anywhere, why_not)
+    return DirectPeers([rank in peers for rank in range(communicator.size)], why_not)
 
 
 def _why_not(communicator: Communicator, reports: list[_Report], rank: int, *, wanted: bool) -> str:

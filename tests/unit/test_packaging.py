@@ -67,9 +67,9 @@ INSTALLED = {
         runs words
     """,
     "celerity_py/runtime": """
-        __init__ chance_orders closed collective_groups devices dry_results executor_delegate fence_submits forks
-        futures initial_contents lifecycle live_view log native_objects outputs planning_notices profiling run_state
-        run_summary runtime shares spinning statistics submissions_in_flight user_memory
+        __init__ chance_orders closed collective_groups devices draining dry_results executor_delegate fence_submits
+        forks futures initial_contents lifecycle live_view log native_objects outputs planning_notices profiling
+        run_state run_summary runtime shares spinning statistics submissions_in_flight user_memory
     """,
     "celerity_py/submit": """
         __init__ arguments custom_mappers delegate fused_forms fused_targets plain_values violations

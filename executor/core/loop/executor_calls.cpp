@@ -91,6 +91,11 @@ bool executor_loop::is_idle(const std::uint64_t num_handed_over) {
 	return only_waits;
 }
 
+bool executor_loop::has_empty_lanes(const std::uint64_t num_handed_over) {
+	const std::lock_guard lock(m_state_mutex);
+	return m_state.engine.num_submitted() >= num_handed_over && m_state.engine.num_live_on_lanes() == 0;
+}
+
 std::vector<active_instruction> executor_loop::active_instructions() {
 	const std::lock_guard lock(m_state_mutex);
 	std::vector<active_instruction> active;

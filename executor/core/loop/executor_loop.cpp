@@ -48,6 +48,14 @@ bool take_messages(executor_state& state, const bool goes_on) {
 	return true;
 }
 
+/// Whether events are to leave ahead of further work. Where there are queues of several priorities, a round may be a single instruction, and no event waits
+/// for the next one.
+bool must_hand_over_before(const executor_state& state, const int round) {
+	const bool is_shared = state.engine.is_shared();
+	if(round >= rounds_before_hand_over * (is_shared ? issues_per_round : 1) && !state.reached.empty()) return true;
+	return round >= (is_shared ? 1 : rounds_before_hand_over) && state.events.has_urgent();
+}
+
 } // namespace
 
 executor_loop::executor_loop(const executor_options& options)
@@ -129,7 +137,7 @@ bool executor_loop::work() {
 	bool has_worked = false;
 	try {
 		for(int round = 0; !m_is_stopping.load(std::memory_order_relaxed); ++round) {
-			if(must_hand_over_before(round)) {
+			if(must_hand_over_before(m_state, round)) {
 				m_wake_up.signal(); // there may be more work: the next run() must not sleep
 				break;
 			}
@@ -168,13 +176,6 @@ bool executor_loop::work() {
 	if(has_worked && m_state.options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
 	if(m_state.trace != nullptr && has_worked) m_state.trace->record({start_ns, now_ns(), traced_work{num_issued}});
 	return has_worked;
-}
-
-// Where there are queues of several priorities, a round may be a single instruction, and no event waits for the next one.
-bool executor_loop::must_hand_over_before(const int round) const {
-	const bool is_shared = m_state.engine.is_shared();
-	if(round >= rounds_before_hand_over * (is_shared ? issues_per_round : 1) && !m_state.reached.empty()) return true;
-	return round >= (is_shared ? 1 : rounds_before_hand_over) && m_state.events.has_urgent();
 }
 
 bool executor_loop::take_inbox() {

@@ -67,6 +67,8 @@ class executor_loop final : public instruction_sink {
 		return m_loads.has_at_most(queue, most, num_handed_over);
 	}
 	bool is_idle(std::uint64_t num_handed_over) override;
+	/// Whether the executor thread knows the first `num_handed_over` instructions, and none that needs a lane of a device is left. Any thread.
+	bool has_empty_lanes(std::uint64_t num_handed_over);
 	/// For the accounting of idle time: whether the scheduler has something to do.
 	void set_scheduler_busy(const bool busy) { m_time.set_scheduler_busy(busy); }
 
@@ -138,8 +140,6 @@ class executor_loop final : public instruction_sink {
 
 	/// Whether there was anything to do.
 	bool work();
-	/// Whether events are to leave ahead of further work.
-	bool must_hand_over_before(int round) const;
 	bool take_inbox();
 	void take_batch(const instruction_batch& batch);
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.

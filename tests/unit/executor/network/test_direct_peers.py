@@ -62,7 +62,6 @@ def agree(
     """The result on every rank: its direct peers, or an error."""
     host = Host(hosts, unreachable or set())
     found: list[Any] = [None] * host.size
-    anywhere: list[bool] = []
 
     def run(number: int) -> None:
         rank: Any = Rank(host, number)
@@ -72,7 +71,6 @@ def agree(
             found[number] = str(error)
             return
         found[number] = [other for other, is_peer in enumerate(peers.with_rank) if is_peer]
-        anywhere.append(peers.anywhere)
         assert rank.agreed == (None if number in unwilling else found[number])
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(host.size)]
@@ -80,7 +78,6 @@ def agree(
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert set(anywhere) <= {any(found)}, "the ranks must agree, also those without a peer of their own"
     return found
 
 
