@@ -8,6 +8,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -78,6 +79,11 @@ def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesse
             runtime.pure_tables.keep(identity, case, table, results)
 
 
+_MOST_CODES = 4096
+#: (id of the code of a function, number of its defaults) -> (the code, whether the function takes the shape). A loop
+#: may make its mapper anew in each step.
+_codes_that_want_shape: dict[tuple[int, int], tuple[CodeType, bool]] = {}
+#: Of other callables.
 _wants_shape: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
@@ -87,6 +93,17 @@ def wants_shape(function: Callable[..., Any]) -> bool:
     Raises:
         ArgumentTypeError: If it takes neither.
     """
+    # A function with attributes may have the signature of another one, as `functools.wraps` gives it.
+    if function.__class__ is FunctionType and not function.__dict__ and function.__kwdefaults__ is None:
+        code = function.__code__
+        key = id(code), len(function.__defaults__ or ())
+        if (known := _codes_that_want_shape.get(key)) is not None:
+            return known[1]
+        result = _inspect_mapper(function)
+        if len(_codes_that_want_shape) >= _MOST_CODES:
+            _codes_that_want_shape.clear()
+        _codes_that_want_shape[key] = code, result
+        return result
     try:
         return _wants_shape[function]
     except (KeyError, TypeError):
@@ -149,8 +166,9 @@ def evaluate(
                 f"{describe_error(error).rstrip('.')}. Nothing was submitted."
             ) from error
         try:
-            results.append((box, to_region(result, shape)))
-            if box == global_box:
+            region = to_region(result, shape)
+            results.append((box, region))
+            if region is not result and box == global_box:  # a region is no slice
                 _refuse_count_from_end(result, shape)
         except UsageError as error:
             kind = DimensionMismatch if isinstance(error, DimensionMismatch) else MapperError
@@ -169,9 +187,8 @@ def to_region(result: Any, shape: tuple[int, ...]) -> Region:
         DimensionMismatch: If it has the wrong number of dimensions.
     """
     if isinstance(result, Region):
-        boxes = result.boxes
-        if boxes and len(boxes[0].min) != len(shape):
-            raise _wrong_dimensions(len(boxes[0].min), shape)
+        if result and result.bounding_box.ndim != len(shape):
+            raise _wrong_dimensions(result.bounding_box.ndim, shape)
         return result
     if not isinstance(result, Box):
         result = box_from_slices(result, shape, "A mapper returns a Box, a Region, or")
@@ -301,10 +318,11 @@ def _warn_if_outside(
     A mapper with an offset gives chunks at the rim no elements. That is no mistake.
     """
     record = given.port.record
-    if any(result and result & record.box for _, result in results):
-        return
-    chunk, result = next((found for found in results if found[1]), (None, None))
-    if result is None:
+    for _, result in results:
+        if result and result & record.box:
+            return
+    chunk, outside = next((found for found in results if found[1]), (None, None))
+    if outside is None:
         return
     function = given.mapper.function if isinstance(given.mapper, PureMapper) else given.mapper
     # If a loop makes the mapper anew for each step, one warning is enough.
@@ -312,7 +330,7 @@ def _warn_if_outside(
     if asked in runtime.warned_mappers:
         return
     warnings.warn_explicit(
-        f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(result)}, which is "
+        f"{_Subject(submission, given)}: for the chunk {show(chunk)} the mapper returned {show(outside)}, which is "
         f"outside of the buffer of shape {record.shape}. Results are clamped to the buffer, so this chunk accesses "
         f"nothing. Return an empty Box or Region if that is meant. (Said once per mapper and submit.)",
         CelerityWarning,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
 from types import SimpleNamespace
@@ -174,6 +175,27 @@ class CallableMapper:
 def test_the_signature_tells_whether_a_mapper_wants_the_shape(function: Any, expected: bool) -> None:
     assert wants_shape(function) is expected
     assert wants_shape(function) is expected  # from the cache
+
+
+def test_a_mapper_that_each_step_makes_anew_is_inspected_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspected: list[Any] = []
+    signature = inspect.signature
+    monkeypatch.setattr(inspect, "signature", lambda function: inspected.append(function) or signature(function))
+    for step in range(3):
+        assert wants_shape(lambda chunk, shape, step=step: None)
+    assert len(inspected) == 1
+
+
+def test_functions_of_one_code_may_have_different_signatures() -> None:
+    def make() -> Any:
+        return lambda chunk, shape: None
+
+    assert wants_shape(make())
+    with_default = make()
+    with_default.__defaults__ = (None,)
+    assert not wants_shape(with_default)
+    assert not wants_shape(functools.wraps(lambda chunk: None)(make()))
+    assert wants_shape(make())
 
 
 # ---- results of callables
