@@ -822,13 +822,13 @@ class NativeKernel:
 class FusedLaunch(NativeKernel):
     """A fused kernel for the chunks of a task on this rank. Immutable."""
 
-    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int]]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int, int, int]], Sequence[int], int | None] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[Sequence[int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]], code: object) -> None:
+    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int]]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], Sequence[int], tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[Sequence[int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]], code: object) -> None:
         """
         memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
 
-        structures: (passes, first byte of the scalars, their bytes). A pass is (functions, threads): of GPUs a CUfunction per local device, of CPU devices one
-        address and None. Threads are (block, items of each, memories of vectors, margins of vectors, place of their bounds among the numbers), as in
-        `fusion.launches.PassLaunch`, but with x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
+        structures: (passes, first byte of the scalars, their bytes). A pass is (functions, functions without vectors, threads): of GPUs CUfunctions, one per
+        local device each, of CPU devices one address, no other and None. Threads are (shape, memories of vectors, margins of vectors, place of their bounds among the
+        numbers, shape of the functions without vectors), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
         chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
         strides), in bytes.

@@ -14,7 +14,7 @@ from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.item_emission import ItemsText
 from celerity_py.fusion.launches import MAX_GRID, Launch, PassLaunch, WideMemory
 from celerity_py.fusion.lowering import lower
-from celerity_py.fusion.tiling import Tile, Windows, choose_tile
+from celerity_py.fusion.tiling import Tile, Windows, choose_tile, single_tile
 
 if TYPE_CHECKING:
     from celerity_py.fusion.memories import Memory
@@ -76,15 +76,27 @@ class _PassText:
         if self._interior is not None:
             self._most = ItemsText(one, self._interior.body, launch, kernel, fixes_distances)
         self._windows = self._most.windows
-        self._tile = choose(one, self._windows)
+        tile = choose(one, self._windows)
+        has_windows = bool(self._windows.all or self._windows.stored)
+        self._tile = tile if has_windows else tile._replace(columns=1)
+        self._single = single_tile(self._tile, one.num_divided) if self._is_wide() else None
         self._bounds = self._wide_bounds = 0
+        self._ends: list[list[str]] = []
+        self._inner_ends: list[list[str]] = []
 
     def text(self, name: str) -> str:
-        """Structs for the items, and the kernel."""
+        """Structs for the items, and the kernels."""
         structs = [self._items.text(f"{name}_items")]
         if self._interior is not None:
             structs.append(self._most.text(f"{name}_inner"))
-        return "".join((*structs, self._kernel_text(name)))
+        self._bounds = len(self._launch.numbers)
+        self._ends = [self._numbers(*interval) for interval in self._pass.box]
+        self._inner_ends = [] if self._interior is None else [self._numbers(*one) for one in self._interior.box]
+        kernels = [self._kernel_text(name, name, self._tile, self._columns())]
+        if self._single is not None:
+            columns = f"columns_of({', '.join(self._ends[self._num_divided - 1])})"
+            kernels.append(self._kernel_text(f"{name}_single", name, self._single, columns))
+        return "".join((*structs, *kernels))
 
     def pass_launch(self) -> PassLaunch:
         """How the text is launched."""
@@ -99,75 +111,74 @@ class _PassText:
         return PassLaunch(
             self._bounds + 2 * (self._num_divided - dims),
             dims,
-            (1, *tile.block)[-dims:],
-            (1, tile.rows, tile.columns)[-dims:],
+            tile.shape(dims),
             tuple(places.values()),
             (max(before for before, _ in margins), max(behind for _, behind in margins)),
             self._wide_bounds if self._is_wide() else None,
+            None if self._single is None else self._single.shape(dims),
         )
 
     def _is_wide(self) -> bool:
-        return bool(self._windows.all or self._windows.stored) and self._tile.columns > 1
+        return self._tile.columns > 1
 
-    def _kernel_text(self, name: str) -> str:
+    def _numbers(self, *values: int) -> list[str]:
+        return [self._launch.number(value) for value in values]
+
+    def _kernel_text(self, kernel: str, name: str, tile: Tile, columns: str) -> str:
         last = self._num_divided - 1
-        self._bounds = len(self._launch.numbers)
-        ends = [tuple(map(self._launch.number, interval)) for interval in self._pass.box]
-        lines = [f"const columns x = {self._columns(*ends[last])};", "if(!x.are_any) { return; }"]
-        loops = [self._rows(dim, *bounds) for dim, bounds in enumerate(ends) if dim != last]
+        lines = [f"const columns x = {columns};", "if(!x.are_any) { return; }"]
+        loops = [self._rows(dim, tile) for dim in range(len(self._pass.box)) if dim != last]
         lines += [f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops)]
-        lines += [f"{'  ' * len(loops)}{line}" for line in self._visits(name)]
+        lines += [f"{'  ' * len(loops)}{line}" for line in self._visits(name, tile)]
         body = "\n".join(f"  {line}" for line in lines)
-        return f"CELERITY_KERNEL void {name}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
+        return f"CELERITY_KERNEL void {kernel}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
 
-    def _rows(self, dim: int, low: str, high: str) -> str:
+    def _rows(self, dim: int, tile: Tile) -> str:
         """A thread has a tile of a dimension, several tiles that lie a whole grid apart, or all items."""
-        axis, step = self._num_divided - 1 - dim, self._tile.rows if dim == self._num_divided - 2 else 1
+        axis, step = self._num_divided - 1 - dim, tile.rows if dim == self._num_divided - 2 else 1
+        ends = ", ".join(self._ends[dim])
         if not 0 < axis < len(_GRID_AXES):
-            return f"CELERITY_SERIAL({dim}, {low}, {high})"
+            return f"CELERITY_SERIAL({dim}, {ends})"
         first, end = self._pass.box[dim]
-        items = step * (1, *self._tile.block)[-1 - axis]
+        items = step * (1, *tile.block)[-1 - axis]
         kind = "CELERITY_TILE" if end - first <= MAX_GRID * items else "CELERITY_TILES"
-        return f"{kind}({_GRID_AXES[axis]}, {dim}, {low}, {high}, {step})"
+        return f"{kind}({_GRID_AXES[axis]}, {dim}, {ends}, {step})"
 
-    def _columns(self, low: str, high: str) -> str:
+    def _columns(self) -> str:
         """The columns of a thread. Behind the numbers of vectors, which the launch sets, come the limits of these."""
+        last = self._num_divided - 1
+        ends = self._ends[last]
         if not self._is_wide():
-            return f"columns_of({low}, {high})"
-        interval = self._pass.box[self._num_divided - 1]
-        limits = interval if self._interior is None else self._interior.box[self._num_divided - 1]
+            return f"columns_of({', '.join(ends)})"
+        interval = self._pass.box[last]
+        limits = interval if self._interior is None else self._interior.box[last]
         self._wide_bounds = len(self._launch.numbers)
-        numbers = [self._launch.number(limit) for limit in (*[interval[0]] * 3, *limits)]
-        return f"columns_of<{self._tile.columns}>({', '.join((low, high, *numbers[:3]))})"
+        numbers = self._numbers(*[interval[0]] * 3, *limits)
+        return f"columns_of<{self._tile.columns}>({', '.join((*ends, *numbers[:3]))})"
 
-    def _visits(self, name: str) -> list[str]:
+    def _visits(self, name: str, tile: Tile) -> list[str]:
         """The items of a thread: a tile without conditions, or one item after the other."""
-        rows, last, is_wide = self._tile.rows, self._num_divided - 1, self._is_wide()
+        rows, last, is_wide = tile.rows, self._num_divided - 1, tile.columns > 1
         rows_left = f"end{last - 1} - c{last - 1}" if last else "1"
 
-        def visit(struct: str, column: str, columns: int) -> str:
+        def visit(struct: str, column: str, columns: int = 1) -> str:
             coordinates = ", ".join(column if dim == last else f"c{dim}" for dim in range(len(self._pass.box)))
             kind = f"{rows}, {columns}, {'true' if columns > 1 else 'false'}"
             return f"visit_rows<{kind}>({rows_left}, {name}_{struct}{{l, {coordinates}}});"
 
-        if not is_wide and self._interior is None:
-            return [visit("items", "x.begin", 1)]
-        if self._interior is None:
-            each = visit("items", "column", 1)
-            return [
-                f"if(x.are_wide) {{ {visit('items', 'x.begin', self._tile.columns)} }}",
-                f"else CELERITY_EACH_COLUMN(x) {{ {each} }}",
-            ]
-        ends = [", ".join(map(self._launch.number, interval)) for interval in self._interior.box[: last + 1]]
-        heights = [rows if dim == last - 1 else 1 for dim in range(last)]
-        within = [f"within(c{dim}, {height}, {ends[dim]})" for dim, height in enumerate(heights)]
-        lines = [f"const bool is_inner = {' && '.join(within) or 'true'};"]
+        vectors = visit("items" if self._interior is None else "inner", "x.begin", tile.columns)
+        column = "column" if is_wide else "x.begin"
+        others = visit("items", column)
+        lines = []
+        if self._interior is not None:
+            heights = [rows if dim == last - 1 else 1 for dim in range(last)]
+            ends = [", ".join(one) for one in self._inner_ends]
+            within = [f"within(c{dim}, {height}, {ends[dim]})" for dim, height in enumerate(heights)]
+            lines = [f"const bool is_inner = {' && '.join(within) or 'true'};"]
+            inner = f"is_inner && within({column}, 1, {ends[last]})"
+            others = f"if({inner}) {{ {visit('inner', column)} }} else {{ {others} }}"
         if is_wide:
-            lines.append(f"if(is_inner && x.are_wide) {{ {visit('inner', 'x.begin', self._tile.columns)} }} else")
-        lines += [
-            "CELERITY_EACH_COLUMN(x) {",
-            f"  if(is_inner && within(column, 1, {ends[last]})) {{ {visit('inner', 'column', 1)} }}",
-            f"  else {{ {visit('items', 'column', 1)} }}",
-            "}",
-        ]
-        return ["{", *(f"  {line}" for line in lines), "}"]
+            condition = "x.are_wide" if self._interior is None else "is_inner && x.are_wide"
+            lines.append(f"if({condition}) {{ {vectors} }}")
+            others = f"else CELERITY_EACH_COLUMN(x) {{ {others} }}"
+        return ["{", *(f"  {line}" for line in (*lines, others)), "}"]

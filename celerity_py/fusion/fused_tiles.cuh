@@ -173,11 +173,9 @@ CELERITY_ITEM columns columns_of(int64 low, int64 high) {
 	const coordinate begin = static_cast<coordinate>(low) + static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x;
 	return columns{begin, begin + 1, false, begin < static_cast<coordinate>(high)};
 }
-// Vectors cover the columns from `first` to `last`. Threads have `Columns` columns each from `start` on, where memory is aligned to cache lines. If there are no
-// vectors, each has one column.
+// Vectors cover the columns from `first` to `last`. Threads have `Columns` columns each from `start` on, where memory is aligned to cache lines.
 template <int Columns>
 CELERITY_ITEM columns columns_of(int64 low, int64 high, int64 first, int64 last, int64 start) {
-	if(first == last) { return columns_of(low, high); }
 	const coordinate begin = static_cast<coordinate>(start) + (static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x) * Columns, end = begin + Columns;
 	if(begin >= static_cast<coordinate>(first) && end <= static_cast<coordinate>(last)) { return columns{begin, end, true, true}; }
 	const coordinate from = begin < static_cast<coordinate>(low) ? static_cast<coordinate>(low) : begin;

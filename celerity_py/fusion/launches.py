@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +69,13 @@ class WideMemory:
     itemsize: int
 
 
+class Shape(NamedTuple):
+    """Threads per block and items per thread, of each grid dimension; x is last."""
+
+    block: tuple[int, ...]
+    items: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class PassLaunch:
     """How a pass is launched.
@@ -80,9 +87,7 @@ class PassLaunch:
     #: The place of the low and the high end of the first grid dimension among the numbers; those of the others follow.
     bounds: int
     dims: int
-    #: Threads per block and items per thread, of each grid dimension; x is last.
-    block: tuple[int, ...]
-    items: tuple[int, ...]
+    shape: Shape
     #: The memories that must be aligned for vectors. None: the pass has no vectors.
     wide: tuple[WideMemory, ...] = ()
     #: Columns which vectors touch beyond the items of their thread, and which memory need not have: before and behind.
@@ -90,3 +95,5 @@ class PassLaunch:
     #: The place of three numbers that `fused_kernel::begin_pass` sets, and of the limits of vectors behind them: the
     #: first column of vectors, the end of the last one, and the column at which the first thread begins.
     wide_bounds: int | None = None
+    #: Of the function for addresses that allow no vectors, whose name ends with `_single`. None: there are no vectors.
+    single: Shape | None = None

@@ -66,8 +66,8 @@ class Target(Protocol):
 class Compiled:
     """The functions of a structure, for as long as this object lives."""
 
-    #: By pass, the functions and their threads, as `_native.FusedLaunch` takes them.
-    passes: list[tuple[list[int], Any]]
+    #: By pass, the functions, those without vectors, and their threads, as `_native.FusedLaunch` takes them.
+    passes: list[tuple[list[int], list[int], Any]]
     #: Has the machine code; None if it stays loaded anyway.
     code: Any = None
 

@@ -29,8 +29,8 @@ namespace {
 
 /// (access, dimensions of the buffer, bytes of an element, strides of its dimensions)
 using flat_memory = std::tuple<std::size_t, std::uint32_t, std::size_t, std::vector<std::int64_t>>;
-/// (functions, threads)
-using flat_pass = std::pair<std::vector<std::uintptr_t>, std::optional<flat_threads>>;
+/// (functions, functions without vectors, threads)
+using flat_pass = std::tuple<std::vector<std::uintptr_t>, std::vector<std::uintptr_t>, std::optional<flat_threads>>;
 /// (passes, first byte of the scalars, bytes)
 using flat_structure = std::tuple<std::vector<flat_pass>, std::size_t, std::size_t>;
 /// (offset, strides)
@@ -46,7 +46,9 @@ void make_kernel(fused_kernel* const place, const std::vector<flat_memory>& memo
 	std::vector<fused_structure> made_structures;
 	for(const auto& [passes, first_byte, size_bytes] : structures) {
 		made_structures.push_back({{}, first_byte, size_bytes});
-		for(const auto& [functions, threads] : passes) made_structures.back().passes.push_back({functions, threads ? to_threads(*threads) : fused_threads()});
+		for(const auto& [functions, single, threads] : passes) {
+			made_structures.back().passes.push_back({functions, single, threads ? to_threads(*threads) : fused_threads()});
+		}
 	}
 	std::vector<fused_chunk> made_chunks;
 	for(const auto& [chunk, structure, bounds, numbers, scratch, scratch_bytes] : chunks) {
@@ -77,11 +79,11 @@ std::vector<flat_launch> launches_of(const fused_kernel& kernel, const user_box&
 	const auto at = kernel.fill(known, operation, reinterpret_cast<const void*>(scratch), block);
 	std::vector<flat_launch> result;
 	for(std::size_t i = 0; i < passes.size(); ++i) {
-		const auto& [functions, threads] = passes[i];
-		const auto grid = fused_kernel::begin_pass(known.items[i], threads, at, block);
+		const auto grid = fused_kernel::begin_pass(known.items[i], passes[i].threads, at, block);
 		if(!grid) continue;
 		const nb::bytes words(block.words(), block.size() * sizeof(std::int64_t));
-		result.emplace_back(functions, known.items[i].bounds, *grid, threads.block, words, std::array{at.strides, at.numbers, at.scalars});
+		result.emplace_back(passes[i].functions_of(*grid), known.items[i].bounds, grid->blocks, grid->threads, words,
+		    std::array{at.strides, at.numbers, at.scalars});
 	}
 	return result;
 }
@@ -94,9 +96,9 @@ void bind_fused_kernels(nb::module_& m) {
 	    .def("__init__", &make_kernel, "memories"_a, "structures"_a, "chunks"_a, "code"_a, nb::keep_alive<1, 5>(),
 	        R"(memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
 
-structures: (passes, first byte of the scalars, their bytes). A pass is (functions, threads): of GPUs a CUfunction per local device, of CPU devices one
-address and None. Threads are (block, items of each, memories of vectors, margins of vectors, place of their bounds among the numbers), as in
-`fusion.launches.PassLaunch`, but with x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
+structures: (passes, first byte of the scalars, their bytes). A pass is (functions, functions without vectors, threads): of GPUs CUfunctions, one per
+local device each, of CPU devices one address, no other and None. Threads are (shape, memories of vectors, margins of vectors, place of their bounds among the
+numbers, shape of the functions without vectors), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
 chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
 strides), in bytes.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <tuple>
 #include <vector>
 
@@ -20,12 +21,17 @@ namespace celerity::native {
 using extents = std::array<std::uint32_t, 3>;
 /// (memory, first stride, dimensions, bytes of an item)
 using flat_wide_memory = std::tuple<std::size_t, std::size_t, std::size_t, std::int64_t>;
-/// (block, items, wide memories, margins, place of the bounds of vectors)
-using flat_threads = std::tuple<extents, extents, std::vector<flat_wide_memory>, std::array<std::int64_t, 2>, std::optional<std::size_t>>;
+/// (block, items)
+using flat_shape = std::tuple<extents, extents>;
+/// (shape, wide memories, margins, place of the bounds of vectors, shape of the function without vectors)
+using flat_threads = std::tuple<flat_shape, std::vector<flat_wide_memory>, std::array<std::int64_t, 2>, std::optional<std::size_t>, std::optional<flat_shape>>;
 
 inline fused_threads to_threads(const flat_threads& flat) {
-	const auto& [block, items, wide, margins, wide_bounds] = flat;
-	fused_threads threads{block, items, {}, margins, wide_bounds};
+	const auto& [tiles, wide, margins, wide_bounds, single] = flat;
+	const auto to_shape = [](const flat_shape& shape) { return fused_threads::shape{std::get<0>(shape), std::get<1>(shape)}; };
+	fused_threads threads{to_shape(tiles), {}, margins, wide_bounds};
+	if(single) threads.single = to_shape(*single);
+	if(wide_bounds && !single) throw std::invalid_argument("a pass with vectors has a function without them");
 	for(const auto& [memory, first_stride, dims, size_bytes] : wide) threads.wide.push_back({memory, first_stride, dims, size_bytes});
 	return threads;
 }

@@ -12,7 +12,7 @@ from celerity_py.cuda import compilation
 from celerity_py.cuda.compilation import CompilationError, FusedProgram
 from celerity_py.fusion.cpu_kernels import FusedCpuKernel, make_for_cpu
 from celerity_py.fusion.kernels import FusedKernel, make
-from celerity_py.fusion.launches import PassLaunch
+from celerity_py.fusion.launches import PassLaunch, Shape
 from celerity_py.fusion.plans import Compiled
 from celerity_py.scheduler.errors import InternalError
 
@@ -47,7 +47,7 @@ class CpuTarget:
     def compile(self, made: FusedCpuKernel, **options: bool) -> Compiled:
         """See `Target`."""
         kernel = compile_for_cpu(made.text, made.name, len(made.boxes))
-        return Compiled([([address], None) for address in kernel.addresses], kernel)
+        return Compiled([([address], [], None) for address in kernel.addresses], kernel)
 
 
 class CudaTarget:
@@ -69,20 +69,30 @@ class CudaTarget:
         options = ("--maxrregcount=128", *(() if contracts else ("--fmad=false",)))
         if has_small_strides and made.has_small_coordinates:
             options += ("-DCELERITY_COORDINATE=int",)
-        programs = [
-            FusedProgram(made.text, f"fused::{made.name}_{number}", options) for number in range(len(made.passes))
-        ]
+
+        def load(name: str) -> list[int]:
+            return compilation.load(FusedProgram(made.text, f"fused::{name}", options), self._ordinals)
+
+        passes = []
         try:
-            functions = [compilation.load(program, self._ordinals) for program in programs]
+            for number, one in enumerate(made.passes):
+                name = f"{made.name}_{number}"
+                single = [] if one.single is None else load(f"{name}_single")
+                passes.append((load(name), single, threads_of(one)))
         except CompilationError as error:
             raise InternalError(f"The text of the fused kernel '{made.name}' does not compile:\n{error}") from None
-        return Compiled([(by_device, threads_of(one)) for by_device, one in zip(functions, made.passes, strict=True)])
+        return Compiled(passes)
 
 
 def threads_of(one: PassLaunch) -> Any:
     """As `_native.FusedLaunch` takes them: x first."""
     wide = [(memory.place, memory.first_stride, memory.ndim, memory.itemsize) for memory in one.wide]
-    return _x_first(one.block), _x_first(one.items), wide, list(one.margins), one.wide_bounds
+    single = None if one.single is None else _flat(one.single)
+    return _flat(one.shape), wide, list(one.margins), one.wide_bounds, single
+
+
+def _flat(shape: Shape) -> tuple[list[int], list[int]]:
+    return _x_first(shape.block), _x_first(shape.items)
 
 
 def _x_first(extents: tuple[int, ...]) -> list[int]:

@@ -164,6 +164,7 @@ def test_work_of_numba_on_its_default_stream_is_ordered_with_the_lane(
 
 @pytest.mark.needs_module("numba_cuda")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of numba's import
+@pytest.mark.filterwarnings("ignore:.*Grid size .* low occupancy")
 def test_a_kernel_launches_kernels_of_numba(queue: celerity.Queue) -> None:
     from numba import cuda
 

@@ -22,7 +22,7 @@ from celerity_py.fusion.lowering import Instruction
 from celerity_py.fusion.nodes import Load
 from tests.property.fused_programs import find, make_all
 from tests.support import fused_kernels
-from tests.support.fused_kernels import Given
+from tests.support.fused_kernels import Given, Grid
 
 FIRST_SEED = 4_000_000
 
@@ -85,9 +85,10 @@ def _miss_partial_assignments(patch: pytest.MonkeyPatch) -> None:
 
 
 def _leave_out_the_last_blocks(patch: pytest.MonkeyPatch) -> None:
-    def begin_pass(one: PassLaunch, given: Given) -> list[int]:
-        x, *others = begin(one, given)
-        return [max(x - 1, 0), *others]
+    def begin_pass(one: PassLaunch, given: Given) -> Grid:
+        grid = begin(one, given)
+        x, *others = grid.blocks
+        return grid._replace(blocks=[max(x - 1, 0), *others])
 
     begin = fused_kernels.begin_pass
     patch.setattr(fused_kernels, "begin_pass", begin_pass)

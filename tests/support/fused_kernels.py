@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,7 +132,7 @@ def compile_texts(texts: Sequence[str], folder: Path, name: str = "unit", coordi
     """One library of the texts of many kernels."""
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
     runs = [
-        RUN.format(found, found.rpartition("_")[0])
+        RUN.format(found, re.sub(r"_\d+(_single)?$", "", found))
         for text in texts
         for found in re.findall(r"^CELERITY_KERNEL void (\w+)\(", text, re.MULTILINE)
     ]
@@ -218,18 +218,26 @@ def given_to(kernel: FusedKernel, arguments: Sequence[Any], arrays: Sequence[Arr
     return given
 
 
-def begin_pass(one: PassLaunch, given: Given) -> list[int]:
-    """Let native code set the columns of vectors, and tell the blocks along x, y and z; 0 if there are no items."""
+class Grid(NamedTuple):
+    """x first."""
+
+    blocks: list[int]
+    threads: list[int]
+    is_single: bool
+
+
+def begin_pass(one: PassLaunch, given: Given) -> Grid:
+    """Let native code set the columns of vectors, and tell the grid; its blocks are 0 if there are no items."""
     addresses, strides, numbers = (table or [0] for table in (given.addresses, given.strides, given.numbers))
     words = [*addresses, *strides, *numbers]
     begin = len(addresses) + len(strides)
     bounds = given.numbers[one.bounds : one.bounds + 2 * one.dims]
     begun = _native_testing.begin_pass(bounds, threads_of(one), words, len(addresses), begin)
     if begun is None:
-        return [0, 0, 0]
-    grid, changed = begun
+        return Grid([0, 0, 0], [1, 1, 1], False)
+    blocks, threads, is_single, changed = begun
     given.numbers[:] = changed[begin : begin + len(given.numbers)]
-    return grid
+    return Grid(list(blocks), list(threads), is_single)
 
 
 def launch(
@@ -246,21 +254,20 @@ def launch(
     memories = placed([arguments[place].array for place in kernel.accesses], draws)
     given, num_wide = given_to(kernel, arguments, [memory.view for memory in memories]), 0
     for place, one in enumerate(kernel.passes):
-        threads = tuple(draws.randint(1, 3) for _ in one.block) if draws else one.block
-        grid = begin_pass(replace(one, block=threads), given)
+        if draws:
+            block = tuple(draws.randint(1, 3) for _ in range(one.dims))
+            single = one.single and one.single._replace(block=block)
+            one = replace(one, shape=one.shape._replace(block=block), single=single)  # noqa: PLW2901
+        blocks, threads, is_single = begin_pass(one, given)
         if one.wide_bounds is not None:
             num_wide += given.numbers[one.wide_bounds] < given.numbers[one.wide_bounds + 1]
         if draws:  # there may be more blocks than needed, and less where the text has loops
             for axis in range(one.dims):
-                least = 1 if f"CELERITY_TILES({'xyz'[axis]}" in kernel.text else grid[axis]
-                grid[axis] = draws.randint(least, grid[axis] + 1)
+                least = 1 if f"CELERITY_TILES({'xyz'[axis]}" in kernel.text else blocks[axis]
+                blocks[axis] = draws.randint(least, blocks[axis] + 1)
         content = given.block()
-        run = getattr(library, f"run_{name or kernel.name}_{place}")
-        run(
-            content.ctypes.data_as(ctypes.c_void_p),
-            (ctypes.c_uint * 3)(*grid),
-            (ctypes.c_uint * 3)(*[*threads[::-1], 1, 1][:3]),
-        )
+        run = getattr(library, f"run_{name or kernel.name}_{place}{'_single' if is_single else ''}")
+        run(content.ctypes.data_as(ctypes.c_void_p), (ctypes.c_uint * 3)(*blocks), (ctypes.c_uint * 3)(*threads))
     for memory in memories:
         memory.take_back()
     return num_wide

@@ -58,7 +58,7 @@ void reduce_elements(const std::string& op, const std::string& dtype, const std:
 }
 
 /// None if there are no items.
-using begun_pass = std::optional<std::pair<extents, std::vector<std::int64_t>>>;
+using begun_pass = std::optional<std::tuple<extents, extents, bool, std::vector<std::int64_t>>>;
 
 begun_pass begin_pass(const std::vector<std::int64_t>& bounds, const flat_threads& threads, const std::vector<std::int64_t>& words, const std::size_t strides,
     const std::size_t numbers) {
@@ -66,7 +66,7 @@ begun_pass begin_pass(const std::vector<std::int64_t>& bounds, const flat_thread
 	for(const auto word : words) block.put(word);
 	const auto grid = fused_kernel::begin_pass({bounds}, to_threads(threads), {strides, numbers, 0}, block);
 	if(!grid) return std::nullopt;
-	return std::pair{*grid, std::vector(block.words(), block.words() + block.size())};
+	return std::tuple{grid->blocks, grid->threads, grid->is_single, std::vector(block.words(), block.words() + block.size())};
 }
 
 } // namespace
@@ -81,7 +81,8 @@ Data lies in a dense row-major array over the given box, or packed, box after bo
 	m.def("reduce", &reduce_elements, "op"_a, "dtype"_a, "source"_a, "count"_a, "destination"_a, "num_elements"_a = 1,
 	    "Reduces `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.");
 	m.def("begin_pass", &begin_pass, "bounds"_a, "threads"_a, "words"_a, "strides"_a, "numbers"_a,
-	    R"(The grid of a pass, x first, and the parameter block with the columns of vectors; None if there are no items.
+	    R"((blocks of the grid, threads of a block, whether those of the function without vectors, the parameter block with the columns of vectors), x first; None
+if there are no items.
 
 Arguments are those of FusedLaunch, and the words of the block, with the places where strides and numbers begin.)");
 }

@@ -53,7 +53,7 @@ wide_columns find_wide_columns(const std::int64_t lowest, const fused_threads& t
 	const std::int64_t* const limits = block.words() + at.numbers + *threads.wide_bounds + num_wide_bounds;
 	const std::int64_t low = limits[0];
 	const std::int64_t high = limits[1];
-	const std::int64_t columns = threads.items[0];
+	const std::int64_t columns = threads.tiles.items[0];
 	const auto& smallest =
 	    *std::min_element(threads.wide.begin(), threads.wide.end(), [](const auto& a, const auto& b) { return a.size_bytes < b.size_bytes; });
 	const auto piece = piece_of(columns, smallest.size_bytes);
@@ -137,26 +137,23 @@ fused_kernel::layout fused_kernel::fill(const fused_chunk& chunk, const launch_o
 }
 
 // Along all dimensions but x, kernels go on behind a grid that has no more blocks.
-std::optional<std::array<std::uint32_t, 3>> fused_kernel::begin_pass(const fused_items& items, const fused_threads& threads, const layout& at,
-    fused_block& block) {
+std::optional<fused_grid> fused_kernel::begin_pass(const fused_items& items, const fused_threads& threads, const layout& at, fused_block& block) {
 	if(items.area() == 0) return std::nullopt;
-	std::array<std::int64_t, 3> num_threads{1, 1, 1};
-	for(std::size_t axis = 1; axis < items.dims(); ++axis) {
-		num_threads[axis] = (items.extent(items.dims() - 1 - axis) + threads.items[axis] - 1) / threads.items[axis];
+	std::array<std::int64_t, 3> extents{1, 1, 1};
+	for(std::size_t axis = 0; axis < items.dims(); ++axis) extents[axis] = items.extent(items.dims() - 1 - axis);
+	fused_grid grid;
+	if(threads.wide_bounds) {
+		const auto [first, last, start] = find_wide_columns(items.bounds[items.bounds.size() - 2], threads, at, block);
+		std::copy_n(std::array{first, last, start}.begin(), num_wide_bounds, block.words() + at.numbers + *threads.wide_bounds);
+		grid.is_single = first == last;
+		if(!grid.is_single) extents[0] = items.bounds.back() - start;
 	}
-	if(items.dims() > 0) {
-		const std::int64_t low = items.bounds[items.bounds.size() - 2];
-		num_threads[0] = items.bounds.back() - low;
-		if(threads.wide_bounds) {
-			const auto [first, last, start] = find_wide_columns(low, threads, at, block);
-			std::copy_n(std::array{first, last, start}.begin(), num_wide_bounds, block.words() + at.numbers + *threads.wide_bounds);
-			if(first < last) num_threads[0] = (items.bounds.back() - start + threads.items[0] - 1) / threads.items[0];
-		}
-	}
-	std::array<std::uint32_t, 3> grid{};
+	const auto& shape = grid.is_single ? threads.single.value() : threads.tiles;
+	grid.threads = shape.block;
 	for(std::size_t axis = 0; axis < 3; ++axis) {
-		const std::int64_t blocks = (num_threads[axis] + threads.block[axis] - 1) / threads.block[axis];
-		grid[axis] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, max_grid[axis]));
+		const std::int64_t items_of_block = std::int64_t{shape.block[axis]} * shape.items[axis];
+		const std::int64_t blocks = (extents[axis] + items_of_block - 1) / items_of_block;
+		grid.blocks[axis] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, max_grid[axis]));
 	}
 	return grid;
 }

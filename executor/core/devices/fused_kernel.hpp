@@ -32,8 +32,12 @@ struct fused_scratch {
 
 /// The threads of a GPU that carry out a pass.
 struct fused_threads {
-	std::array<std::uint32_t, 3> block{1, 1, 1}; ///< threads, and items of each thread; x first
-	std::array<std::uint32_t, 3> items{1, 1, 1};
+	/// x first
+	struct shape {
+		std::array<std::uint32_t, 3> block{1, 1, 1}; ///< threads
+		std::array<std::uint32_t, 3> items{1, 1, 1}; ///< of each thread
+	};
+	shape tiles;
 	/// A memory of which threads access vectors if addresses allow it.
 	struct wide_memory {
 		std::size_t memory = 0;
@@ -46,11 +50,22 @@ struct fused_threads {
 	/// The place among the numbers of three that the launch sets: the first column of vectors, the end of the last one, and where the first thread begins. Behind
 	/// them lie the limits of vectors.
 	std::optional<std::size_t> wide_bounds = {};
+	std::optional<shape> single = {}; ///< of the function without vectors
+};
+
+/// x first
+struct fused_grid {
+	std::array<std::uint32_t, 3> blocks{};
+	std::array<std::uint32_t, 3> threads{1, 1, 1}; ///< of a block
+	bool is_single = false; ///< of the function without vectors
 };
 
 struct fused_pass {
 	std::vector<std::uintptr_t> functions; ///< of GPUs one per local device, of CPU devices one for all
+	std::vector<std::uintptr_t> single; ///< for addresses that allow no vectors, per local device; empty if there are no vectors
 	fused_threads threads; ///< of GPUs
+
+	const std::vector<std::uintptr_t>& functions_of(const fused_grid& grid) const { return grid.is_single ? single : functions; }
 };
 
 /// Passes that chunks share.
@@ -108,8 +123,8 @@ class fused_kernel final : public native_kernel {
 	};
 	/// `scratch`: memory for the chunk, or null if it needs none.
 	layout fill(const fused_chunk& chunk, const launch_operation& launch, const void* scratch, fused_block& out) const;
-	/// Sets the columns that threads access as vectors, and returns the blocks of the grid, x first; nothing if there are no items.
-	static std::optional<std::array<std::uint32_t, 3>> begin_pass(const fused_items& items, const fused_threads& threads, const layout& at, fused_block& block);
+	/// Sets the columns that threads access as vectors, and returns the grid; nothing if there are no items.
+	static std::optional<fused_grid> begin_pass(const fused_items& items, const fused_threads& threads, const layout& at, fused_block& block);
 
   private:
 	std::vector<fused_memory> m_memories;

@@ -140,12 +140,11 @@ void cuda_issuer::issue_passes(cuda_lane& lane, const launch_operation& launch, 
 	void* parameters[]{block.words()};
 	const auto& passes = kernel.structure_of(chunk).passes;
 	for(std::size_t i = 0; i < passes.size(); ++i) {
-		const auto& [functions, threads] = passes[i];
-		const auto grid = fused_kernel::begin_pass(chunk.items[i], threads, at, block);
+		const auto grid = fused_kernel::begin_pass(chunk.items[i], passes[i].threads, at, block);
 		if(!grid) continue;
-		const auto function = reinterpret_cast<cuda::function>(functions.at(device.value));
-		m_driver.check(m_driver.launch(function, (*grid)[0], (*grid)[1], (*grid)[2], threads.block[0], threads.block[1], threads.block[2], 0, lane.stream(),
-		                   parameters, nullptr),
+		const auto function = reinterpret_cast<cuda::function>(passes[i].functions_of(*grid).at(device.value));
+		const auto& [blocks, threads, is_single] = *grid;
+		m_driver.check(m_driver.launch(function, blocks[0], blocks[1], blocks[2], threads[0], threads[1], threads[2], 0, lane.stream(), parameters, nullptr),
 		    "cuLaunchKernel");
 	}
 	if(chunk.scratch_bytes > 0) m_driver.check(m_driver.free_async(scratch, lane.stream()), "cuMemFreeAsync");

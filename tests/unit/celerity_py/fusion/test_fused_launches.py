@@ -16,11 +16,12 @@ import pytest
 import celerity_py.fusion.emission
 from celerity_py import Box
 from celerity_py.fusion.kernels import FusedKernel
-from celerity_py.fusion.launches import PassLaunch, WideMemory
+from celerity_py.fusion.launches import PassLaunch, Shape, WideMemory
 from celerity_py.fusion.tiling import Tile
 from tests.support.fused_kernels import (
     Access,
     Given,
+    Grid,
     begin_pass,
     compile_texts,
     describe_difference,
@@ -30,8 +31,16 @@ from tests.support.fused_kernels import (
     run_on_numpy,
 )
 
-ONE_DIM = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (0, 0), 2)
-TWO_DIMS = PassLaunch(2, 2, (4, 64), (1, 4), (WideMemory(0, 0, 2, 4), WideMemory(1, 2, 2, 8)), (0, 0), 6)
+ONE_DIM = PassLaunch(0, 1, Shape((256,), (4,)), (WideMemory(0, 0, 1, 4),), (0, 0), 2, Shape((128,), (1,)))
+TWO_DIMS = PassLaunch(
+    2,
+    2,
+    Shape((4, 64), (1, 4)),
+    (WideMemory(0, 0, 2, 4), WideMemory(1, 2, 2, 8)),
+    (0, 0),
+    6,
+    Shape((1, 32), (2, 1)),
+)
 ROWS = [0, 0, 1, 9, 1, 99, 1, 1, 1, 1, 99]
 
 
@@ -40,7 +49,7 @@ def _wave(chunk: Any, u_next: Any, u: Any) -> None:
     u_next[inner] = u[inner.shift(-1, 0)] + u[inner.shift(0, -1)] + u[inner.shift(0, 1)] + u[inner]
 
 
-def _begin(one: PassLaunch, numbers: list[int], addresses: list[int], strides: list[int]) -> tuple[list[int], ...]:
+def _begin(one: PassLaunch, numbers: list[int], addresses: list[int], strides: list[int]) -> tuple[list[int], Grid]:
     """The columns of vectors and the column at which threads begin; and the grid."""
     assert one.wide_bounds is not None
     given = Given(addresses, strides, list(numbers), np.zeros(2), [])
@@ -74,7 +83,7 @@ def test_vectors_lie_on_aligned_columns_within_the_box(
 
 
 def test_columns_that_vectors_touch_beside_their_items_stay_within_the_box() -> None:
-    one = PassLaunch(0, 1, (256,), (4,), (WideMemory(0, 0, 1, 4),), (1, 3), 2)
+    one = replace(ONE_DIM, margins=(1, 3))
     assert _begin(one, [4, 20, 4, 4, 4, 4, 20], [4096], [4])[0] == [8, 16, 0]
 
 
@@ -94,15 +103,18 @@ def test_all_memories_must_be_aligned(addresses: list[int], strides: list[int], 
 
 
 def test_threads_of_vectors_and_of_single_columns_are_counted() -> None:
-    one = replace(TWO_DIMS, block=(1, 1))
-    assert _begin(one, ROWS, [4096, 8192], [400, 4, 800, 8])[1] == [25, 8, 1]
-    assert _begin(one, ROWS, [4096, 8192], [404, 4, 800, 8])[1] == [98, 8, 1]
+    one = replace(TWO_DIMS, shape=Shape((1, 1), (1, 4)), single=Shape((1, 1), (2, 1)))
+    assert _begin(one, ROWS, [4096, 8192], [400, 4, 800, 8])[1] == ([25, 8, 1], [1, 1, 1], False)
+    assert _begin(one, ROWS, [4096, 8192], [404, 4, 800, 8])[1] == ([98, 4, 1], [1, 1, 1], True)
     many = [0, 0, 1, 1000, 1, 9999, 1, 1, 1, 1, 9999]
-    assert _begin(TWO_DIMS, many, [4096, 8192], [40_000, 4, 80_000, 8]) == ([4, 9996, 0], [40, 250, 1])
+    wide = _begin(TWO_DIMS, many, [4096, 8192], [40_000, 4, 80_000, 8])
+    assert wide == ([4, 9996, 0], ([40, 250, 1], [64, 4, 1], False))
+    single = _begin(TWO_DIMS, many, [4096, 8192], [40_004, 4, 80_000, 8])
+    assert single == ([1, 1, 1], ([313, 500, 1], [32, 1, 1], True))
 
 
 def test_a_pass_without_items_has_no_blocks() -> None:
-    assert _begin(ONE_DIM, [3, 3, 3, 3, 3, 3, 3], [4096], [4])[1] == [0, 0, 0]
+    assert _begin(ONE_DIM, [3, 3, 3, 3, 3, 3, 3], [4096], [4])[1].blocks == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -136,16 +148,19 @@ def test_bounds_of_the_grid_are_those_of_the_pass() -> None:
     (one,) = _make(_wave, (40, 50), "f4", "f4").passes
     kernel = _make(_wave, (40, 50), "f4", "f4")
     assert kernel.numbers[one.bounds : one.bounds + 4] == (1, 39, 1, 49)
-    assert (one.dims, len(one.block), len(one.items)) == (2, 2, 2)
+    assert (one.dims, len(one.shape.block), len(one.shape.items)) == (2, 2, 2)
 
 
 def test_vectors_have_16_bytes_of_the_widest_type() -> None:
     def copy(chunk: Any, a: Any, b: Any) -> None:
         a[chunk.box] = b[chunk.box]
 
-    columns = {dtype: _make(copy, (40, 50), dtype, dtype).passes[0].items[-1] for dtype in ("f4", "f8", "F", "D", "i1")}
-    assert columns == {"f4": 4, "f8": 2, "F": 2, "D": 2, "i1": 4}
-    assert _make(copy, (40, 50), "f8", "f4").passes[0].items[-1] == 2
+    def columns(*dtypes: str) -> int:
+        return _make(copy, (40, 50), *dtypes).passes[0].shape.items[-1]
+
+    expected = {"f4": 4, "f8": 2, "F": 2, "D": 2, "i1": 4}
+    assert {dtype: columns(dtype, dtype) for dtype in expected} == expected
+    assert columns("f8", "f4") == 2
 
 
 def test_rows_share_what_items_with_many_neighbours_load() -> None:
@@ -155,7 +170,8 @@ def test_rows_share_what_items_with_many_neighbours_load() -> None:
         a[inner] = sum((b[inner.shift(*shift)] for shift in shifts[1:]), b[inner.shift(*shifts[0])])
 
     (one,) = _make(function, (9, 9, 9), "f4", "f4").passes
-    assert (one.items, one.block) == ((1, 4, 4), (1, 8, 16))
+    assert one.shape == ((1, 8, 16), (1, 4, 4))
+    assert one.single == ((1, 1, 256), (1, 4, 1))
 
 
 def test_components_of_elements_are_no_vectors() -> None:
@@ -164,7 +180,7 @@ def test_components_of_elements_are_no_vectors() -> None:
 
     kernel = make_kernel(function, Box((0,), (9,)), Access(np.zeros((9, 3), "f4"), element_ndim=1))
     (one,) = kernel.passes
-    assert (one.wide_bounds, one.dims, one.items) == (None, 1, (1,))
+    assert (one.wide_bounds, one.dims, one.shape.items, one.single) == (None, 1, (1,), None)
 
 
 def test_the_parameter_block_has_words_without_gaps() -> None:
@@ -190,7 +206,7 @@ def test_large_coordinates_need_64_bits() -> None:
 
 def test_a_tile_may_be_chosen() -> None:
     (one,) = _make(_wave, (40, 50), "f4", "f4", choose=lambda *_: Tile(3, 2, (2, 32))).passes
-    assert (one.items, one.block) == ((3, 2), (2, 32))
+    assert one.shape == ((2, 32), (3, 2))
 
 
 def test_rows_that_no_grid_covers_are_visited_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
