@@ -16,7 +16,8 @@ from pathlib import PurePosixPath
 # Fused kernels may have 4000 lines: 300 of them launch kernels, in the executor, and 3400 are in celerity_py so far.
 # Of these, 250 lines of C++ repeat submits, which took four times as long in Python.
 # The port to MPI takes 710 lines of the executor, without the Python that it replaces.
-BUDGETS = {"scheduler": 9060, "executor": 14860, "celerity_py": 27700}
+# Files, checkpoints and requests to stop take 960 lines of celerity_py: formats, and the host tasks that write.
+BUDGETS = {"scheduler": 9060, "executor": 14860, "celerity_py": 28660}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

@@ -7,7 +7,7 @@ from celerity_py import single_import
 
 single_import.begin()
 
-from celerity_py import access, errors, hints, random
+from celerity_py import access, errors, hints, io, random
 from celerity_py._native import Box, Region
 from celerity_py._native import version as _version
 from celerity_py.buffer import Buffer
@@ -25,6 +25,9 @@ from celerity_py.errors import (
 from celerity_py.executor.failures import uncaught_exceptions
 from celerity_py.fused_functions import fuse
 from celerity_py.host_objects import HostObject
+from celerity_py.io.checkpoints import checkpoint
+from celerity_py.io.restoring import Restored, restore
+from celerity_py.io.stops import stop_requested
 from celerity_py.kernels import CudaKernel, kernel
 from celerity_py.loops import Loop
 from celerity_py.queue import Queue
@@ -62,15 +65,18 @@ __all__ = [
     "Recording",
     "Reducer",
     "Region",
+    "Restored",
     "TaskFailed",
     "UsageError",
     "View",
     "__version__",
     "access",
+    "checkpoint",
     "configure",
     "errors",
     "fuse",
     "hints",
+    "io",
     "is_dry_run",
     "is_master",
     "kernel",
@@ -79,7 +85,9 @@ __all__ = [
     "random",
     "rank",
     "reduction",
+    "restore",
     "size",
+    "stop_requested",
 ]
 
 uncaught_exceptions.watch_program()

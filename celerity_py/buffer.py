@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from os import PathLike
 from types import FrameType, GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, SupportsIndex, TypeAlias, overload
 from weakref import ref
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.comparison.mapper_identity import IDENTITIES
+from celerity_py.formats.choice import array_of
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.initial_contents import exchange_boxes, take_array, take_parts
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
@@ -38,6 +40,7 @@ from celerity_py.vocabulary.static_types import Element, LocalParts, SupportsDLP
 from celerity_py.vocabulary.submissions import Site
 
 if TYPE_CHECKING:
+    from celerity_py.formats.stored_arrays import StoredArray
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.runtime.user_memory import UserArray
 
@@ -274,6 +277,44 @@ class Buffer(StandsForArray, Generic[Element]):
         taken = take_parts(parts, record, copy=to_flag(copy, "Buffer.from_local(copy=...)"))
         held_by_ranks = exchange_boxes(lifecycle.current(), record, [box for box, _ in taken], frame)
         return cls.__new__(cls)._start(record, taken, held_by_ranks)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | PathLike[str],
+        array: str | None = None,
+        *,
+        element: Extents | None = None,
+        name: str | None = None,
+    ) -> Buffer[Any]:
+        """Make a buffer with the contents of a file, of which each rank reads the boxes that it needs. Collective.
+
+        Shape and dtype are read now, and the contents on a thread of the runtime, when a task needs them. The file must
+        not change before.
+
+        Args:
+            path: A folder of Zarr (`.zarr` or no suffix), a file of HDF5 (`.h5`, `.hdf5`) or of NumPy (`.npy`), which
+                all ranks see.
+            array: The name of the array, if the file has several.
+            element: As for `Buffer`: the last dimensions of the array. By default as `celerity.io.save` has noted it.
+            name: For messages and timelines; by default that of the array.
+
+        Raises:
+            ArgumentTypeError: If an argument has another type.
+            DimensionMismatch: If the array has more than three dimensions before those of an element.
+            ResourceError: If the library of the format is not installed.
+            UsageError: If there is no such file or array, or its type or last dimensions do not fit.
+        """
+        found = array_of(path, array, element)
+        return cls._read_by(found.read, found.array, name or found.name or found.path.stem, sys._getframe(1))
+
+    @classmethod
+    def _read_by(
+        cls, fn: Callable[[Box], npt.NDArray[Any]], array: StoredArray, name: str, frame: FrameType
+    ) -> Buffer[Any]:
+        record = record_of(array.shape, array.dtype, array.element, name, frame)
+        record.initializer = fn
+        return cls.__new__(cls)._start(record)
 
     def _start(
         self,

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
-_GROUP = "celerity.Buffer.from_local"
-#: Of each rank: the corners of its boxes.
-_Corners = list[tuple[tuple[int, ...], tuple[int, ...]]]
+_GROUP = "celerity.exchange"
 
 
 def take_array(array: Any, use: str, *, copy: bool) -> UserArray:
@@ -110,7 +108,7 @@ def exchange_boxes(runtime: Runtime, record: BufferRecord, mine: Sequence[Box], 
             raise UsageError(
                 f"{who} asks the other ranks for their boxes, which a dry run does not have. Use from_function() there."
             )
-        everyone = _exchange(runtime, corners, frame)
+        everyone = exchange(runtime, corners, "from_local", frame)
     held = [[Box(low, high) for low, high in each] for each in everyone]
     _refuse_overlaps(who, [(f"rank {rank}", boxes) for rank, boxes in enumerate(held)])
     return held
@@ -158,26 +156,31 @@ def _refuse_overlaps(who: str, holders: list[tuple[str, list[Box]]]) -> None:
 class _Told:
     """What a fence of a host object looks at."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, call: str) -> None:
         self.id = number
-        self.obj: list[_Corners] = []
-
-    @property
-    def label(self) -> str:
-        return "the boxes of Buffer.from_local()"
+        self.obj: list[Any] = []
+        self.label = f"what the ranks tell each other in {call}"
 
 
-def _exchange(runtime: Runtime, mine: _Corners, frame: FrameType) -> list[_Corners]:
+def exchange(runtime: Runtime, mine: Any, call: str, frame: FrameType) -> list[Any]:
+    """The values of all ranks, by rank. Collective: waits for the call of the other ranks.
+
+    Args:
+        runtime: With several ranks.
+        mine: The value of this rank, which can be pickled.
+        call: Who asks, for messages.
+        frame: The line of the program.
+    """
     group = runtime.groups.find(_GROUP)
-    told = _Told(group.host_object)
-    submission = CollectiveSubmission("collective host task", "from_local", _tell, [told, mine], group.box, frame)
+    told = _Told(group.host_object, call)
+    submission = CollectiveSubmission("collective host task", call, _tell, [told, mine], group.box, frame)
     submission.group = group
     task = _native.Task.host_task(group.box, "split", False, None, [group.host_object])
     runtime.submitter.submit_own_task(submission, task, submission.name)
     runtime.groups.keep(group)
-    everyone: list[_Corners] = submit_object_fence(runtime, told, True, frame).result()
+    everyone: list[Any] = submit_object_fence(runtime, told, True, frame).result()
     return everyone
 
 
-def _tell(part: CollectivePart, told: _Told, mine: _Corners) -> None:
+def _tell(part: CollectivePart, told: _Told, mine: Any) -> None:
     told.obj += part.comm.allgather(mine)

@@ -104,9 +104,9 @@ class Runtime:
         self.submissions: dict[int, Submission] = {}
         #: Results of `access.pure` mappers, kept between submits.
         self.pure_tables = PureTables()
-        #: (code of a mapper, line that submits) that a warning has named already.
-        self.warned_mappers: set[Any] = set()
+        self.warned_mappers: set[Any] = set()  # (code of a mapper, line that submits) that a warning has named
         self.num_queues = 0
+        self.of_io: dict[type, Any] = {}  # what `celerity_py.io` knows of files and signals, by its class
         #: Called before the threads stop.
         self.at_stop: list[Callable[[], None]] = []
         self._host_objects = itertools.count(1)

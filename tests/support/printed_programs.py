@@ -51,6 +51,11 @@ _HOW_TOS = {
         "collective host tasks": "[0. 1. 2. 3.]",
         "one file": "51200.0",
     },
+    "files": {
+        "frames": "25600.0",
+        "rows of a file": "132.0",
+        "checkpoints": "51200.0",
+    },
     "fused_kernels": {
         "fused": "[0.24804688 0.4140625  0.24804688]",
     },

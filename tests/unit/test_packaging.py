@@ -50,11 +50,13 @@ INSTALLED = {
         __init__ binder compilation contexts device_arrays launches library_streams mixed_arrays
         signatures small_copies turns
     """,
+    "celerity_py/formats": "__init__ choice hdf5 libraries npy stored_arrays zarr_folders",
     "celerity_py/fusion": """
         __init__ arrays calls coordinates cpu_emission cpu_kernels emission functions interiors item_emission kernels
         launches lowering memories mistakes nodes operations ordering planning plans scalars storages stores
         structures tiling trace type_questions walks
     """,
+    "celerity_py/io": "__init__ checkpoints loading publishing restoring saving stops writing",
     "celerity_py/kept_kernels": "__init__ kernel_folder results",
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations

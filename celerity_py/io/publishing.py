@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Files and folders that are whole, or not there: written under another name, and renamed at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from celerity_py.scheduler.errors import ResourceError
+
+
+class Partial(NamedTuple):
+    """A file or folder, and the number of one attempt to write it.
+
+    Each attempt has another name: ranks of a program that is being killed write into no file of the next one.
+    """
+
+    path: Path
+    attempt: int
+
+    @property
+    def place(self) -> Path:
+        """Where it is written, before it gets its name."""
+        return self.path.with_name(f".{self.path.name}.{self.attempt:x}.partial")
+
+    def begin(self) -> None:
+        """Remove what earlier attempts have left."""
+        for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.partial"):
+            remove(left)
+
+    def publish(self, *, overwrite: bool) -> None:
+        """Give what was written its name.
+
+        An older folder of this name is called `.NAME.replaced` for a moment: two folders cannot be exchanged at once.
+
+        Raises:
+            FileExistsError: If the name is taken, and must not be.
+        """
+        path = self.path
+        if path.exists() and not overwrite:
+            raise FileExistsError(f"{path} was made by another program meanwhile")
+        if path.is_dir() or (path.exists() and self.place.is_dir()):
+            replaced = path.with_name(f".{path.name}.replaced")
+            remove(replaced)
+            path.rename(replaced)
+            self.place.rename(path)
+            remove(replaced)
+        else:
+            self.place.replace(path)
+        sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with its contents, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync(folder: Path) -> None:
+    """Wait until the disk has the names in a folder."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+@contextlib.contextmanager
+def explained(who: str, remedy: str) -> Iterator[None]:
+    """Tell of errors of the operating system and of libraries as this package does.
+
+    Args:
+        who: Cannot do what, as the beginning of a sentence.
+        remedy: Sentences.
+
+    Raises:
+        ResourceError: In the place of such an error.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # h5py raises both
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ResourceError(f"{who}: {reason}. {remedy}") from error

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""`celerity.io.save` and `load`, and `Buffer.from_file`: what is written when, what is read, and what mistakes say."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import Box, access
+from celerity_py.errors import ArgumentTypeError, ResourceError, UsageError
+from celerity_py.formats.npy import Npy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VALUES = np.arange(60.0).reshape(10, 6)
+MATRICES = np.arange(36, dtype=np.int32).reshape(4, 3, 3)
+
+
+@celerity.kernel
+def double(chunk: Any, u: Any) -> None:
+    u[chunk.box] *= 2
+
+
+@celerity.kernel
+def copy(chunk: Any, out: Any, u: Any) -> None:
+    out[chunk.box] = u[chunk.box]
+
+
+@pytest.mark.parametrize("suffix", [".zarr", "", ".h5"])
+def test_a_file_has_the_state_at_its_point_of_the_program(queue: celerity.Queue, tmp_path: Path, suffix: str) -> None:
+    u = celerity.Buffer.from_array(VALUES, name="u")
+    v = celerity.Buffer.from_array(MATRICES, element=(3, 3))
+    s = celerity.Buffer.from_array(np.array(True))
+    for step in range(3):
+        path = tmp_path / f"state{step}{suffix}"
+        celerity.io.save(queue, path, {"u": u, "v": v, "s.0": s}, attrs={"step": step, "name": "x", "sizes": [1, 2]})
+        queue.parallel_for(u.shape, double, u.read_write(access.one_to_one()))
+    queue.barrier()
+    for step in range(3):
+        loaded = celerity.io.load(tmp_path / f"state{step}{suffix}")
+        assert list(loaded) == ["s.0", "u", "v"]
+        assert loaded.attrs == {"step": step, "name": "x", "sizes": [1, 2]}
+        assert loaded["v"].element == (3, 3)
+        np.testing.assert_array_equal(queue.fence(loaded["u"]).result(), VALUES * 2**step)
+        np.testing.assert_array_equal(queue.fence(loaded["v"]).result(), MATRICES)
+        assert queue.fence(loaded["s.0"]).result()
+    assert not list(tmp_path.glob(".*"))  # no partial files are left
+
+
+def test_a_device_reads_the_rows_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes: list[Box] = []
+    read = Npy.read
+
+    def note(self: Npy, path: Path, name: str, box: Box) -> Any:
+        boxes.append(box)
+        return read(self, path, name, box)
+
+    monkeypatch.setattr(Npy, "read", note)
+    np.save(tmp_path / "u.npy", VALUES)
+    celerity.configure(devices="cpu:2")
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_file(tmp_path / "u.npy")
+        assert (u.name, u.shape, u.dtype) == ("u", (10, 6), np.dtype(np.float64))
+        out = celerity.Buffer(u.shape, u.dtype)
+        middle = Box((4, 0), (8, 6))
+        queue.parallel_for(middle, copy, out.write(access.one_to_one()), u.read(access.one_to_one()))
+        np.testing.assert_array_equal(queue.fence(out, middle).result(), VALUES[4:8])
+    assert boxes
+    assert all(box in middle for box in boxes)
+    assert sum(box.size for box in boxes) == middle.size
+
+
+def test_a_name_that_is_taken_is_refused_and_replaced_on_demand(queue: celerity.Queue, tmp_path: Path) -> None:
+    u = celerity.Buffer.from_array(VALUES, name="u")
+    for path in (tmp_path / "u.npy", tmp_path / "u.zarr"):
+        celerity.io.save(queue, path, {"u": u})
+        with pytest.raises(UsageError, match=rf"{path.name} is there already or is being written.*overwrite=True"):
+            celerity.io.save(queue, path, {"u": u})
+        queue.parallel_for(u.shape, double, u.read_write(access.one_to_one()))
+        celerity.io.save(queue, path, {"u": u}, overwrite=True)
+        queue.barrier()
+        expected = queue.fence(u).result()
+        np.testing.assert_array_equal(queue.fence(celerity.Buffer.from_file(path)).result(), expected)
+    assert not list(tmp_path.glob(".*"))
+
+
+@contextmanager
+def file_limit(num_bytes: int) -> Iterator[None]:
+    """As if the disk were full behind so many bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5"])
+def test_a_full_disk_is_an_error_and_the_old_file_stays(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"u{suffix}"
+    with celerity.Queue() as queue:
+        celerity.io.save(queue, path, {"u": celerity.Buffer.from_array(VALUES, name="u")})
+    large = np.ones(10**6)
+    queue = celerity.Queue()
+    with file_limit(10**6):
+        celerity.io.save(queue, path, {"u": celerity.Buffer.from_array(large)}, overwrite=True)
+        with pytest.raises(ResourceError, match="rank 0 cannot ") as caught:
+            queue.wait()
+    assert f"No file of the name {path} was made or changed" in str(caught.value)
+    assert "test_files.py" in str(caught.value)
+    with celerity.Queue() as queue:
+        np.testing.assert_array_equal(queue.fence(celerity.Buffer.from_file(path)).result(), VALUES)
+        celerity.io.save(queue, path, {"u": celerity.Buffer.from_array(large)}, overwrite=True)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # what the failed attempt had left is gone
+
+
+def test_mistakes_of_save_and_load(queue: celerity.Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    u = celerity.Buffer.from_array(VALUES, name="u")
+    odd = celerity.Buffer.from_array(np.zeros(3, [("a", "f4")]), name="odd")
+    save = celerity.io.save
+    for contents, message in (
+        (u, "takes a mapping from names to buffers"),
+        ({}, "got no buffers"),
+        ({"u": VALUES}, "takes buffers, but 'u' is array"),
+        ({"../u": u}, r"got the name '\.\./u'"),
+        ({"": u}, "got the name ''"),
+        ({"odd": odd}, 'cannot hold "odd", whose elements are .*Zarr has numbers'),
+    ):
+        with pytest.raises(UsageError, match=message):
+            save(queue, tmp_path / "u.zarr", contents)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="takes a queue first"):
+        save({"u": u}, tmp_path / "u.zarr", queue)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"There is no folder .*/deep for u\.zarr"):
+        save(queue, tmp_path / "deep/u.zarr", {"u": u})
+    with pytest.raises(UsageError, match=r"got 2 buffers, but a \.npy file holds one array alone"):
+        save(queue, tmp_path / "u.npy", {"u": u, "v": u})
+    with pytest.raises(UsageError, match=r"got the attributes \['t'\], but a \.npy file"):
+        save(queue, tmp_path / "u.npy", {"u": u}, attrs={"t": 1})
+    with pytest.raises(UsageError, match="which JSON cannot hold"):
+        save(queue, tmp_path / "u.zarr", {"u": u}, attrs={"t": u.shape, "x": object()})
+    with pytest.raises(UsageError, match=r"cannot hold the attribute t=\{'a': 1\}"):
+        save(queue, tmp_path / "u.h5", {"u": u}, attrs={"t": {"a": 1}})
+    with pytest.raises(UsageError, match="record"):
+        queue.record(lambda: save(queue, tmp_path / "u.zarr", {"u": u}))
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(ResourceError, match=r"u\.zarr needs zarr, .*pip install 'celerity_py\[io\]'"):
+        save(queue, tmp_path / "u.zarr", {"u": u})
+    queue.wait()
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_are_written_beside_the_next_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_write, write = threading.Event(), Npy.write
+
+    def write_later(*given: Any) -> None:
+        assert may_write.wait(30)
+        write(*given)
+
+    monkeypatch.setattr(Npy, "write", write_later)
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(VALUES, name="u")
+        celerity.io.save(queue, tmp_path / "u.npy", {"u": u})
+        queue.parallel_for(u.shape, double, u.read_write(access.one_to_one()))
+        np.testing.assert_array_equal(queue.fence(u).result(), VALUES * 2)  # while the file is not written yet
+        may_write.set()
+    np.testing.assert_array_equal(np.load(tmp_path / "u.npy"), VALUES)
