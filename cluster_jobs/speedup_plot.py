@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from typing import TYPE_CHECKING, Any
+
+from cluster_jobs.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +36,11 @@ def save_figure(plt: Any, figure: Any, path: Path) -> list[Path]:
     Returns:
         The files.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     files = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     for file in files:
-        figure.savefig(file, dpi=130)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=file.suffix[1:], dpi=130)
+        write_whole(file, picture.getvalue())
     plt.close(figure)
     return files
 

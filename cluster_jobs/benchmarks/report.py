@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster_jobs.benchmarks import environment
+from cluster_jobs.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,7 +112,4 @@ def write(output: Path | None, rows: Sequence[Any], **more: Any) -> None:
     """Write the figures and their environment to a JSON file, if one is asked for; `more` are further keys."""
     if output is None:
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_suffix(".part")
-    part.write_text(json.dumps({"environment": environment.describe(), "rows": rows, **more}, indent=1) + "\n")
-    part.replace(output)  # a program that is cut off leaves the file whole
+    write_json(output, {"environment": environment.describe(), "rows": rows, **more})

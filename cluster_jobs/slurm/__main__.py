@@ -18,10 +18,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cluster_jobs.files import read_json, write_json
 from cluster_jobs.processes import python_path
 from cluster_jobs.slurm import launchers, point, progress
 from cluster_jobs.slurm.collect import collect
-from cluster_jobs.slurm.folder import Folder, read_json, write_json
+from cluster_jobs.slurm.folder import Folder
 from cluster_jobs.slurm.launchers import Processes
 from cluster_jobs.slurm.states import SlurmError
 from cluster_jobs.slurm.submit import Request, check_app, measurable_apps, submit

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from cluster_jobs.files import write_json, write_whole
 from cluster_jobs.slurm import plot
-from cluster_jobs.slurm.folder import write_json, write_whole
 from cluster_jobs.slurm.sweep import LAYOUTS
 
 if TYPE_CHECKING:

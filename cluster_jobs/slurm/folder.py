@@ -13,45 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import math
-import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster_jobs.files import read_json, write_json
 from cluster_jobs.slurm.sweep import Point, Settings, Sweep, point_from_json, sweep_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a file that nobody ever sees half of, not even after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = text.encode() if isinstance(text, str) else text
-    unfinished = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.unfinished"
-    try:
-        with unfinished.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, whole or not at all."""
-    write_whole(path, json.dumps(value, indent=1) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """The contents of a JSON file; None if it does not exist, or is not JSON."""
-    try:
-        return json.loads(path.read_text())
-    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError):
-        return None
 
 
 class Folder:

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 from cluster_jobs import speedup_plot
-from cluster_jobs.slurm.folder import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +36,4 @@ def save(lines: Sequence[dict[str, Any]], app: str, path: Path) -> list[Path]:
             speedup_plot.draw_line(speedup, efficiency, [row["devices"] for row in rows], rows, style)
     speedup.set(title=f"{app}: speedup", ylabel="over the fewest devices measured")
     efficiency.set_title(f"{app}: efficiency")
-    files = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for file in files:
-        picture = io.BytesIO()
-        figure.savefig(picture, format=file.suffix[1:], dpi=130)
-        write_whole(file, picture.getvalue())
-    plt.close(figure)
-    return files
+    return speedup_plot.save_figure(plt, figure, path)

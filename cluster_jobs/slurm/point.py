@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from celerity_py.tools.cli.launchers import find_mpi, first_status, last_words
 from cluster_jobs.benchmarks import environment
 from cluster_jobs.benchmarks.launching import devices_of
+from cluster_jobs.files import read_json, write_json
 from cluster_jobs.processes import ROOT, end_group, python_path
 from cluster_jobs.slurm import launchers, states
-from cluster_jobs.slurm.folder import read_json, write_json
 from cluster_jobs.slurm.launchers import Processes
 from cluster_jobs.slurm.version import code_version
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from cluster_jobs.files import read_json
 from cluster_jobs.slurm import states
-from cluster_jobs.slurm.folder import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster_jobs.files import read_json, write_json, write_whole
 from cluster_jobs.processes import ROOT, python_path
 from cluster_jobs.slurm import states
-from cluster_jobs.slurm.folder import read_json, write_json, write_whole
 from cluster_jobs.slurm.scripts import job_script
 from cluster_jobs.slurm.states import SlurmError, slurm
 

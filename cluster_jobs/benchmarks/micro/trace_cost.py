@@ -62,26 +62,24 @@ def measure_apart(size: int, steps: int, trace: Path | None) -> tuple[float, flo
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and write the JSON file if asked to."""
     parser = report.argument_parser(__doc__)
-    parser.add_argument("--sizes", default="16,512,2048", help="edge lengths of the grid (default 16,512,2048)")
+    sizes = [16, 512, 2048]
+    parser.add_argument("--sizes", type=report.integers, default=sizes, help="edges of the grid (default 16,512,2048)")
     parser.add_argument("--steps", type=int, default=2000, help="at the smallest size; fewer at larger ones")
     parser.add_argument("--rounds", type=int, default=9, help="runs with and without, in turns (default 9)")
     options = parser.parse_args(arguments)
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for size in map(int, options.sizes.split(",")):
+        for size in options.sizes:
             steps = max(20, options.steps // max(1, size * size // (1 << 14)))
             runs: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
             for number in range(options.rounds):
                 for traced in (False, True) if number % 2 else (True, False):
                     runs[traced].append(measure_apart(size, steps, Path(folder, "trace.json") if traced else None))
             off, on = ([statistics.median(figures) for figures in zip(*runs[traced], strict=True)] for traced in runs)
-            row: dict[str, float] = {"size": size, "steps": steps}
-            for suffix, run in (("", off), ("_traced", on)):
-                row |= {
-                    f"us_per_step{suffix}": 1e6 * run[0] / steps,
-                    f"processor_us_per_step{suffix}": 1e6 * run[1] / steps,
-                }
-            rows.append(row | {"writing_us_per_step": 1e6 * (on[2] - off[2]) / steps})
+            names = ("us_per_step", "processor_us_per_step", "us_per_step_traced", "processor_us_per_step_traced")
+            seconds = (*off[:2], *on[:2], on[2] - off[2])
+            figures = zip((*names, "writing_us_per_step"), seconds, strict=True)
+            rows.append({"size": size, "steps": steps} | {name: 1e6 * value / steps for name, value in figures})
     columns = [("grid", "{size}²"), ("steps", "{steps}")]
     columns += [("without", "{us_per_step:.1f} us"), ("with", "{us_per_step_traced:.1f} us")]
     columns += [("processor, without", "{processor_us_per_step:.1f} us")]

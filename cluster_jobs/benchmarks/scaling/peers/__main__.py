@@ -12,7 +12,6 @@ rank of its own, and data travels through NCCL. Kernels are compiled as the runt
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cluster_jobs.benchmarks import cuda_driver, report
 from cluster_jobs.benchmarks.scaling.peers import bodies, gathers, light, matmul, ranks, slabs, stencils
 from cluster_jobs.benchmarks.scaling.peers.problem import Problem, Step, Worker
+from cluster_jobs.files import write_json
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -184,7 +184,7 @@ def show(problem: Problem, gpus: int, variant: str, times: Sequence[float]) -> N
             "batches_us_per_step": times,
             "python": sys.version,
         }
-        options.output.write_text(json.dumps(figures, indent=1) + "\n")
+        write_json(options.output, figures)
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

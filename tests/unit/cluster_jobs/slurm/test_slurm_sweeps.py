@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from cluster_jobs.files import write_json, write_whole
 from cluster_jobs.slurm import collect, point, progress, submit
-from cluster_jobs.slurm.folder import Folder, write_json, write_whole
+from cluster_jobs.slurm.folder import Folder
 from cluster_jobs.slurm.point import PointError, read_figures
 from cluster_jobs.slurm.scripts import job_script
 from cluster_jobs.slurm.states import JobState, SlurmError
