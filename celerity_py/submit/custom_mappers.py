@@ -79,38 +79,34 @@ def resolve_custom(runtime: Runtime, submission: Submission, task: Task, accesse
             runtime.pure_tables.keep(identity, case, table, results)
 
 
-_MOST_CODES = 4096
-#: (id of the code of a function, number of its defaults) -> (the code, whether the function takes the shape). A loop
+_MOST_KEPT = 4096
+#: (id of the code of a function, number of its defaults) -> (whether the function takes the shape, the code). A loop
 #: may make its mapper anew in each step.
-_codes_that_want_shape: dict[tuple[int, int], tuple[CodeType, bool]] = {}
-#: Of other callables.
-_wants_shape: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_wants_shape: dict[Any, tuple[bool, CodeType]] = {}
+_others_want_shape: WeakKeyDictionary[Any, tuple[bool, None]] = WeakKeyDictionary()
 
 
-def wants_shape(function: Callable[..., Any]) -> bool:
+def wants_shape(function: Any) -> bool:
     """Whether a mapper takes (chunk, buffer_shape) instead of (chunk).
 
     Raises:
         ArgumentTypeError: If it takes neither.
     """
+    kept: Any = _others_want_shape
+    key, code = function, None
     # A function with attributes may have the signature of another one, as `functools.wraps` gives it.
     if function.__class__ is FunctionType and not function.__dict__ and function.__kwdefaults__ is None:
-        code = function.__code__
+        kept, code = _wants_shape, function.__code__
         key = id(code), len(function.__defaults__ or ())
-        if (known := _codes_that_want_shape.get(key)) is not None:
-            return known[1]
-        result = _inspect_mapper(function)
-        if len(_codes_that_want_shape) >= _MOST_CODES:
-            _codes_that_want_shape.clear()
-        _codes_that_want_shape[key] = code, result
-        return result
     try:
-        return _wants_shape[function]
+        return kept[key][0]  # type: ignore[no-any-return]
     except (KeyError, TypeError):
         pass
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
     result = _inspect_mapper(function)
     with contextlib.suppress(TypeError):  # neither hashable nor weakly referable: inspected each time
-        _wants_shape[function] = result
+        kept[key] = result, code
     return result
 
 
