@@ -33,8 +33,8 @@ class Path(NamedTuple):
     """A variable and the steps from its value.
 
     Attributes:
-        kind: "global", "cell" (of the function or of one around it) or "parameter".
-        name: The name of the variable.
+        kind: "global", "cell" (of the function or of one around it), "parameter", or "import" in the function.
+        name: The name of the variable; of an import that of the module, behind a dot per level if it is relative.
         steps: At most `MOST_STEPS`.
     """
 
@@ -86,7 +86,10 @@ def named_paths(code: CodeType, excluded: frozenset[CodeType] = frozenset()) -> 
         if isinstance(constant, CodeType) and constant not in excluded:
             inner = named_paths(constant, excluded)
             for path in inner.read:
-                if path.kind == "cell" and path.name in own:
+                imported = walk.imported.get(path.name) if path.kind == "cell" else None
+                if imported is not None:
+                    read[imported._replace(steps=(*imported.steps, *path.steps)[:MOST_STEPS])] = None
+                elif path.kind == "cell" and path.name in own:
                     read[path._replace(kind="parameter")] = None
                 elif path.kind != "parameter":
                     read[path] = None
@@ -104,6 +107,8 @@ class _Walk:
         self.attributes: set[str] = set()
         self.stored: set[tuple[str, str]] = set()
         self.changed: list[Path] = []
+        #: The variables of functions inside of this one that have something imported.
+        self.imported: dict[str, Path] = {}
         self._stack: list[_Node | _Constant | None] = []
         count = code.co_argcount + code.co_kwonlyargcount
         self._locals: dict[str, Path | None] = {name: Path("parameter", name) for name in code.co_varnames[:count]}
@@ -113,6 +118,10 @@ class _Walk:
         name, value = instruction.opname, instruction.argval
         if name in _STORES:
             self.stored.add((_STORES[name], value))
+        if name == "STORE_DEREF" and isinstance(top := self._stack[-1] if self._stack else None, _Node):
+            if top.path.kind == "import":
+                self.imported[value] = self._locals[value] = top.path
+            top.is_whole &= top.path.kind != "import"
         if name.startswith("LOAD_") and self._load(instruction):
             return
         if name in {"LOAD_ATTR", "LOAD_METHOD"}:
@@ -120,6 +129,8 @@ class _Walk:
             self._extend(self._pop(), (".", value))
             if name == "LOAD_METHOD" or (sys.version_info >= (3, 12) and (instruction.arg or 0) & 1):
                 self._stack.append(None)
+        elif name.startswith("IMPORT_"):
+            self._import(name, value)
         elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
             key = self._pop()
             self._extend(self._pop(), ("[", key.value) if isinstance(key, _Constant) else SOME)
@@ -177,6 +188,16 @@ class _Walk:
             self._stack.append(None)
         if effect <= 0 and self._stack:
             self._stack[-1] = None
+
+    def _import(self, name: str, value: str) -> None:
+        if name == "IMPORT_FROM" and self._stack:
+            module = self._stack[-1]
+            self._extend(module, (".", value))
+        elif name == "IMPORT_NAME":
+            wanted, level = self._pop(), self._pop()
+            dots = "." * level.value if isinstance(level, _Constant) else ""
+            is_top = isinstance(wanted, _Constant) and wanted.value is None  # `import a.b` gives `a`
+            self._push(Path("import", value.partition(".")[0] if is_top else dots + value))
 
     def _load_global(self, instruction: dis.Instruction) -> None:
         node = _Node(Path("global", instruction.argval))

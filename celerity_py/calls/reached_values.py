@@ -15,6 +15,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.util import resolve_name
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +34,8 @@ _MOST_ELEMENTS: Final = 64
 _MOST_PLACES: Final = 4096
 _MOST_FUNCTIONS: Final = 256
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), np.generic, enum.Enum)
-_FOREIGN: Final = sys.stdlib_module_names | {"celerity_py", "numpy", "cupy", "mpi4py"}
+#: Modules whose functions and constants do not change.
+FOREIGN: Final = sys.stdlib_module_names | {"celerity_py", "numpy", "cupy", "mpi4py"}
 #: The options that `argparse` has parsed.
 _ARGUMENTS: Final = ("argparse", "Namespace")
 #: Functions of Python that read variables of any name, or something else that changes.
@@ -212,7 +214,9 @@ class _Walk:
             root = roots.get(path.name) if path.kind == "parameter" else _root_of(path, function)
             if root is None and path.kind == "parameter":
                 root = _default_root(path.name, function)
-            if root is not None:
+            if root is not None and not (
+                path.kind == "import" and root.value() is NOTHING
+            ):  # imported later, if at all
                 self._go(root, root.value(), path.steps)
             elif path.kind == "global" and getattr(builtins, path.name, None) in _LOOK_ANYWHERE:
                 self.unseen.append(path.name)
@@ -303,6 +307,12 @@ def _root_of(path: Path, function: FunctionType) -> Place | None:
     if path.kind == "global":
         known = function.__globals__
         return Place(functools.partial(known.get, name, NOTHING), (), name) if name in known else None
+    if path.kind == "import":
+        try:
+            module = resolve_name(name, function.__globals__.get("__package__"))
+        except ImportError:
+            return None
+        return Place(functools.partial(sys.modules.get, module, NOTHING), (), module)
     if name not in function.__code__.co_freevars:
         return None
     index = function.__code__.co_freevars.index(name)
@@ -425,7 +435,7 @@ def _native_place_of(each: Reached) -> tuple[Any, str, tuple[str, ...], int] | N
 def _has_attributes_of_program(value: Any) -> bool:
     """Whether an object that is handed on counts with its attributes: an object, class or module of the program."""
     if isinstance(value, ModuleType):
-        return value.__name__.partition(".")[0] not in _FOREIGN
+        return value.__name__.partition(".")[0] not in FOREIGN
     kind = value if isinstance(value, type) else type(value)
     return _is_of_program(kind) or kind is SimpleNamespace or (kind.__module__, kind.__name__) == _ARGUMENTS
 
@@ -442,4 +452,4 @@ def _gives_the_same(value: Any) -> bool:
 def _is_of_program(what: Any) -> bool:
     """Whether a function or class is one of the program, and not of Python or of a library below it."""
     module = getattr(what, "__module__", None) or ""
-    return isinstance(module, str) and module.partition(".")[0] not in _FOREIGN
+    return isinstance(module, str) and module.partition(".")[0] not in FOREIGN

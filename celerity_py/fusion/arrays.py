@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 
+from celerity_py.calls.views import View
 from celerity_py.fusion import operations
 from celerity_py.fusion.coordinates import broadcast, can_be_assigned, compose, identity, select
-from celerity_py.fusion.mistakes import NotTakenError, at_line
+from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as
 from celerity_py.fusion.nodes import Compute, Node, broadcast_to, converted, selected
 from celerity_py.fusion.scalars import SymbolicScalar
 from celerity_py.fusion.storages import DerivedStorage, Storage, ValueStorage
-from celerity_py.scheduler.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +37,7 @@ _ON_DATA = (
 )
 
 
+@shown_as("expression")
 class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array in a function that is traced: operations make expressions, and basic indexing gives references.
 
@@ -86,7 +87,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         operand = operand_of(value)
         node = operations.operand_node(operand, self.dtype)
         if not can_be_assigned(node.shape, self.shape):
-            raise UsageError(
+            raise refusal(
                 f"An array of the shape {node.shape} is assigned to elements of the shape {self.shape} {at_line()}. "
                 f"Assign an array of that shape, or one that NumPy broadcasts to it."
             )
@@ -151,7 +152,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise UsageError(f"An array without dimensions has no length {at_line()}. Index the array that it is from.")
+            raise refusal(f"An array without dimensions has no length {at_line()}. Index the array that it is from.")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[SymbolicArray]:
@@ -162,7 +163,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         order = tuple(reversed(range(self.ndim))) if not order else tuple(axis % self.ndim for axis in order)
         if sorted(order) != list(range(self.ndim)):
-            raise UsageError(f"The axes {axes} of a transposition {at_line()} are no permutation of {self.ndim} axes.")
+            raise refusal(f"The axes {axes} of a transposition {at_line()} are no permutation of {self.ndim} axes.")
         where = {axis: place for place, axis in enumerate(order)}
         positions = tuple(identity(self.ndim)[where[axis]] for axis in range(self.ndim))
         return self._reference(positions, tuple(self.shape[axis] for axis in order))
@@ -179,7 +180,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise NotTakenError(f"astype with {sorted(options)} {at_line()} is not fused yet.")
         target, casting = np.dtype(dtype), options.get("casting", "unsafe")
         if not np.can_cast(self.dtype, target, casting):
-            raise UsageError(f"{self.dtype} cannot be converted to {target} with casting={casting!r} {at_line()}.")
+            raise refusal(f"{self.dtype} cannot be converted to {target} with casting={casting!r} {at_line()}.")
         if options.get("copy") is False and target == self.dtype:
             return self
         if target.kind == "c" and self.dtype.kind != "c" and target.char not in "FD":
@@ -249,13 +250,13 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         if target is None or (isinstance(target, SymbolicArray) and target._is_number and inputs[0] is target):
             return SymbolicArray.of(self.trace, operations.apply(ufunc, operands))._as_number()
         if not isinstance(target, SymbolicArray):
-            raise UsageError(
+            raise refusal(
                 f"numpy.{ufunc.__name__} {at_line()} would put its result into {type(target).__name__}, which is no "
                 f"array of the kernel. Write the result into a view."
             )
         node = operations.apply(ufunc, operands, target.dtype)
         if node.shape != target.shape and np.broadcast_shapes(node.shape, target.shape) != target.shape:
-            raise UsageError(
+            raise refusal(
                 f"An operation of the shape {node.shape} updates an array of the shape {target.shape} {at_line()}. "
                 f"Assign to a new variable, as in a = a + b, or index the other operand."
             )
@@ -271,7 +272,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         if handler is None:
             hint = HINTS.get(function)
             if hint is not None:
-                raise UsageError(f"A fused kernel does not take numpy.{function.__name__} {at_line()}. {hint}")
+                raise refusal(f"A fused kernel does not take numpy.{function.__name__} {at_line()}. {hint}")
             raise NotTakenError(f"The fused form of numpy.{function.__name__} {at_line()} is not made yet.")
         return handler(self.trace, *args, **kwargs)
 
@@ -280,16 +281,16 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self._apply(np.power, (self, other)) if fast is None else self._apply(fast, (self,))
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise UsageError(
+        raise refusal(
             f"A function that needs the elements of an array is called {at_line()}, but a fused kernel is made before "
             f"they are known. Use NumPy's elementwise functions, or @celerity.kernel in place of the fused kernel."
         )
 
     def __bool__(self) -> NoReturn:
-        raise UsageError("The function " + _ON_DATA.format(at=at_line()))
+        raise refusal("The function " + _ON_DATA.format(at=at_line()))
 
     def _refuse_number(self) -> NoReturn:
-        raise UsageError(
+        raise refusal(
             f"The function needs an element as a number of Python {at_line()}, but a fused kernel is made before the "
             f"elements are known. Compute with the array itself, or pass the number as an argument."
         )
@@ -312,7 +313,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         raise NotTakenError(f"array.{name} {at_line()} is not fused yet.")
 
     def __repr__(self) -> str:
-        return f"<symbolic array of {self.dtype}, shape {self.shape}>"
+        return f"<expression of shape {self.shape} and dtype {self.dtype}>"
 
     __hash__ = object.__hash__
 
@@ -333,10 +334,12 @@ def operand_of(value: Any) -> operations.Operand:
             number: Any = value[()]
             return number  # type: ignore[no-any-return]
         raise NotTakenError(f"An array of NumPy in a fused kernel {at_line()} is not fused yet.")
-    raise UsageError(
-        f"An operation on arrays takes arrays and numbers, not {type(value).__name__} {at_line()}. Index a view first: "
-        f"view[chunk.box] is an array."
-    )
+    remedy = "Convert it to a number, or leave it out."
+    if isinstance(value, View):
+        remedy = "Index a view first: view[chunk.box] is an array."
+    elif isinstance(value, list | tuple):
+        remedy = "Make an array with chunk.xp.zeros(), and assign its elements one by one."
+    raise refusal(f"An operation on arrays takes arrays and numbers, not {type(value).__name__} {at_line()}. {remedy}")
 
 
 def _fast_power(dtype: np.dtype[Any], exponent: float) -> np.ufunc | None:

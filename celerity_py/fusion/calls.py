@@ -15,7 +15,7 @@ from celerity_py.fusion.arrays import SymbolicArray
 from celerity_py.fusion.coordinates import Affine
 from celerity_py.fusion.functions import SymbolicModule, full
 from celerity_py.fusion.memories import Memory
-from celerity_py.fusion.mistakes import NotTakenError, at_line
+from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as, trace_call
 from celerity_py.fusion.nodes import ItemIndex
 from celerity_py.fusion.scalars import Parameter, SymbolicScalar
 from celerity_py.fusion.storages import BufferStorage
@@ -43,6 +43,7 @@ class AccessArgument:
     writable: bool
 
 
+@shown_as("View")
 class SymbolicView(View[Any]):
     """A view in a function that is traced: the checks and messages of `View`, with symbolic arrays."""
 
@@ -78,6 +79,7 @@ class SymbolicView(View[Any]):
         return full(self._trace, (*extents, *self._buffer.dtype.shape), 0, self.dtype)
 
 
+@shown_as("Chunk")
 class SymbolicChunk(Chunk):
     """The real chunk in a function that is traced."""
 
@@ -100,7 +102,7 @@ class SymbolicChunk(Chunk):
         Raises:
             UsageError: Always: devices share one compiled kernel.
         """
-        raise UsageError(f"A fused kernel has no chunk.device {at_line()}: all devices run the same kernel.")
+        raise refusal(f"A fused kernel has no chunk.device {at_line()}: all devices run the same kernel.")
 
     @property
     def stream(self) -> NoReturn:
@@ -109,7 +111,7 @@ class SymbolicChunk(Chunk):
         Raises:
             UsageError: Always: the runtime launches the kernel.
         """
-        raise UsageError(f"A fused kernel has no chunk.stream {at_line()}: the runtime launches the kernel.")
+        raise refusal(f"A fused kernel has no chunk.stream {at_line()}: the runtime launches the kernel.")
 
     def index(self, dim: int, box: Box | None = None) -> SymbolicArray:
         """The coordinate of each item of a box in one dimension, as int64; by default of the chunk's box.
@@ -155,7 +157,7 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             trace.needed.add(position)
             symbolic.append(argument)
     try:
-        returned = function(SymbolicChunk(trace, box, global_box), *symbolic)
+        returned = trace_call(owner.describe(), function, SymbolicChunk(trace, box, global_box), *symbolic)
     except BaseException:
         forget(owner)
         raise

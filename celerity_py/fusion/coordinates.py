@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from celerity_py.fusion.mistakes import at_line
-from celerity_py.scheduler.errors import UsageError
+from celerity_py.fusion.mistakes import at_line, refusal
 
 NO_AXIS: Final = -1
 
@@ -104,7 +103,7 @@ def select(shape: Shape, index: Any) -> tuple[Positions, Shape]:
             extents.append(len(chosen))
         else:
             if not -extent <= item < extent:
-                raise UsageError(
+                raise refusal(
                     f"Index {item} is outside of an axis of {extent} elements {at_line()}. Indices of an array count "
                     f"from 0 to {extent - 1}, or backwards from -1 to {-extent}."
                 )
@@ -116,7 +115,7 @@ def _expand(shape: Shape, index: Any) -> list[int | slice | None]:
     items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     given = sum(item is not None and item is not ... for item in items)
     if given > len(shape) or items.count(...) > 1:
-        raise UsageError(
+        raise refusal(
             f"The index {index!r} does not fit an array of the shape {shape} {at_line()}. Write at most one item per "
             f"dimension, and at most one '...'."
         )
@@ -133,7 +132,7 @@ def _item(item: Any) -> _Item:
             return operator.index(item)
     except TypeError:
         pass
-    raise UsageError(
+    raise refusal(
         f"An index of the type {type(item).__name__} {at_line()}. A fused kernel takes integers, slices, None and "
         f"'...': choose elements by numpy.where(condition, a, b) instead of array[condition]."
     )

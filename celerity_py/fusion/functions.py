@@ -12,9 +12,8 @@ import numpy as np
 from celerity_py.fusion import operations
 from celerity_py.fusion.arrays import FUNCTIONS, HINTS, SymbolicArray, operand_of
 from celerity_py.fusion.coordinates import Affine, broadcast
-from celerity_py.fusion.mistakes import NotTakenError, at_line
+from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal
 from celerity_py.fusion.nodes import ItemIndex, broadcast_to, selected
-from celerity_py.scheduler.errors import UsageError
 
 if TYPE_CHECKING:
     from celerity_py.fusion.trace import Trace
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 def _where(trace: Trace, condition: Any, *choices: Any) -> SymbolicArray:
     if len(choices) != 2:
-        raise UsageError(
+        raise refusal(
             f"numpy.where with a condition alone {at_line()} would give an array whose shape depends on data. Write "
             f"numpy.where(condition, a, b)."
         )
@@ -37,7 +36,7 @@ def _select(trace: Trace, condlist: Any, choicelist: Any, default: Any = 0) -> S
     result: Any = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         if operations.key_of(operand_of(condition)) != np.dtype(bool):
-            raise UsageError(f"A condition of numpy.select {at_line()} is no array of bool. Write a comparison.")
+            raise refusal(f"A condition of numpy.select {at_line()} is no array of bool. Write a comparison.")
         result = _where(trace, condition, choice, result)
     return result.astype(dtype)  # type: ignore[no-any-return]
 

@@ -9,10 +9,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from celerity_py.fusion.mistakes import NotTakenError, at_line
+from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal
 from celerity_py.fusion.nodes import Compute, Literal, Node, ScalarValue, broadcast_to, converted
 from celerity_py.fusion.scalars import SymbolicScalar, as_element, is_weak
-from celerity_py.scheduler.errors import UsageError
 
 #: What an operation takes: nodes, and numbers that the function writes or is called with.
 Operand: TypeAlias = "Node | SymbolicScalar | int | float | complex | np.generic"
@@ -105,7 +104,7 @@ def resolve(ufunc: np.ufunc, keys: tuple[Any, ...], out: np.dtype[Any] | None) -
     except TypeError as error:
         shown = ", ".join(getattr(key, "__name__", str(key)) for key in keys)
         target = "" if out is None else f" into {out}"
-        raise UsageError(
+        raise refusal(
             f"numpy.{ufunc.__name__} of {shown}{target} {at_line()}: {error}. Convert an operand, as in "
             f"array.astype(numpy.float64)."
         ) from None
@@ -135,7 +134,7 @@ def shape_of(nodes: Sequence[Node]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise UsageError(
+        raise refusal(
             f"Arrays of the shapes {', '.join(map(str, shapes))} do not fit each other {at_line()}. Index them with "
             f"boxes of the same shape, such as box and box.shift(...), or with axes of one element, as in a[:, None]."
         ) from None

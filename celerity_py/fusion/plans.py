@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,8 @@ class Plan:
     made: tuple[tuple[_native.Box, TracedKernel], ...]
     #: With CHECK, how often each chunk has run: by its lowest coordinates, and those behind its highest ones.
     calls: dict[tuple[Any, Any], int] = field(default_factory=dict, init=False)
+    #: With CHECK, the reasons that were told why calls are not compared.
+    told: set[str] = field(default_factory=set, init=False)
 
     def scalars_of(self, args: Sequence[Any]) -> bytes:
         """The bytes of the scalars of a submit.
@@ -97,12 +100,12 @@ class Plan:
 
 
 class FusedPlans:
-    """The plans of one function for one runtime. Of the application's threads, one at a time."""
+    """The plans of one function for one runtime. Of the application's threads, one at a time.
 
-    def __init__(
-        self, function: Callable[..., Any], name: str, target: Target, inside: set[int], *, contracts: bool = False
-    ) -> None:
-        self._function = function
+    The function comes with each submit. Kept here, a method would keep its object, and that the buffers of the program.
+    """
+
+    def __init__(self, name: str, target: Target, inside: set[int], *, contracts: bool = False) -> None:
         self._contracts = contracts
         self._name = f"fused_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"
         self._target = target
@@ -175,22 +178,16 @@ class FusedPlans:
                 raise NotTakenError(f"An argument of type {type(arg).__name__} is not fused yet.")
             if arg.__class__ is Port and arg.wraps:
                 raise NotTakenError("An access that goes on at the opposite side of its buffer is not fused yet.")
-        reached, unseen = reach(self._function)
-        if unseen:
-            raise NotTakenError(
-                f"It uses '{unseen[0]}' from outside, and nobody could tell whether a later submit finds another value "
-                f"there. Pass the number as an argument, or read it from a variable or a plain attribute."
-            )
-        for words, found in reached.items():
-            if found.kept.kind == "array":
-                raise UsageError(
-                    f"{submission.describe()} is a fused kernel, and its function uses the array '{words}' from "
-                    f"outside, whose changes nobody would notice. Make it a buffer, and pass an access to it."
-                )
+        reached = self._reach(submission)
+        num_modules = len(sys.modules)
         chunks = local.chunks()
         made = [self._trace(submission, box, regions) for box, regions in chunks]
+        if len(sys.modules) != num_modules:  # the function has imported one
+            reached = self._reach(submission)
         types = tuple(map(type, args))
-        structures = self._structures.setdefault(types, Structures(submission.name, self._names(len(args))))
+        structures = self._structures.setdefault(
+            types, Structures(submission.name, _names_of(submission.function, len(args)))
+        )
         places = [structures.place_of(one, args) for one in made]
         self.texts = tuple(dict.fromkeys(one.text for one in made))
         self._needed.update(*(one.needed for one in made))
@@ -202,13 +199,30 @@ class FusedPlans:
         )
         native, scalars = self._launch([box for box, _ in chunks], made, places, args)
         made_of = tuple(zip((box for box, _ in chunks), made, strict=True))
-        return Plan(native, scalars, self._watch(reached), fixed, made_of)
+        return Plan(native, scalars, self._watch(reached, submission.function), fixed, made_of)
 
-    def _watch(self, reached: dict[str, Reached]) -> Watch | None:
-        """Over the values that the function reaches, and over its own code."""
-        values, own = [*reached.values()], keep(self._function)
+    @staticmethod
+    def _reach(submission: Submission) -> dict[str, Reached]:
+        """The values from outside that the function reaches."""
+        reached, unseen = reach(submission.function)
+        if unseen:
+            raise NotTakenError(
+                f"It uses '{unseen[0]}' from outside, and nobody could tell whether a later submit finds another value "
+                f"there. Pass the number as an argument, or read it from a variable or a plain attribute."
+            )
+        for words, found in reached.items():
+            if found.kept.kind == "array":
+                raise UsageError(
+                    f"{submission.describe()} is a fused kernel, and its function uses the array '{words}' from "
+                    f"outside, whose changes nobody would notice. Make it a buffer, and pass an access to it."
+                )
+        return reached
+
+    def _watch(self, reached: dict[str, Reached], function: Callable[..., Any]) -> Watch | None:
+        """Over the values that a function reaches, and over its own code."""
+        values, own = [*reached.values()], keep(function)
         if own is not None:
-            function = self._function
+            function = getattr(function, "__func__", function)
             values.append(Reached(Place(lambda: function, (), self._name), own))
         return Watch(values) if values else None
 
@@ -226,13 +240,8 @@ class FusedPlans:
             declared = None if len(region.boxes) == 1 else region
             arguments.append(AccessArgument(arg.record, bounding, declared, arg.mode != READ))
         return _native.call_inside(
-            self._inside, self._target.make, self._function, self._name, box, submission.box, arguments, submission
+            self._inside, self._target.make, submission.function, self._name, box, submission.box, arguments, submission
         )
-
-    def _names(self, count: int) -> list[str]:
-        code = getattr(self._function, "__code__", None)
-        names = [] if code is None else list(code.co_varnames[1 : code.co_argcount])
-        return [*names, *(f"argument {number + 1}" for number in range(len(names), count))]
 
     def _launch(
         self,
@@ -297,6 +306,14 @@ class FusedPlans:
 def _is_fixed(arg: Any, position: int, needed: set[int]) -> bool:
     """Whether a plain argument is no scalar: another value is another trace."""
     return position in needed or not is_parameter(arg)
+
+
+def _names_of(function: Callable[..., Any], count: int) -> list[str]:
+    """Those of the arguments behind the chunk."""
+    code = getattr(function, "__code__", None)
+    first = 2 if hasattr(function, "__self__") else 1
+    names = [] if code is None else list(code.co_varnames[first : code.co_argcount])
+    return [*names, *(f"argument {number + 1}" for number in range(len(names), count))]
 
 
 def _strides_of(shape: tuple[int, ...], itemsize: int) -> list[int]:

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from celerity_py.fusion.mistakes import at_line
-from celerity_py.scheduler.errors import UsageError
+from celerity_py.fusion.mistakes import at_line, refusal, shown_as
 
 #: Python's numbers, which take the dtype of the array that they meet. `bool` has a dtype of its own for NumPy.
 WEAK: Final = (int, float, complex)
@@ -61,7 +60,7 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic:
         with np.errstate(over="ignore"):
             element: np.generic = dtype.type(value)
     except OverflowError:
-        raise UsageError(
+        raise refusal(
             f"The Python integer {value} does not fit into {dtype} {at_line()}. Convert the array to a wider type, as "
             f"in array.astype(numpy.int64), or pass the number as one of NumPy, such as numpy.int64({value})."
         ) from None
@@ -106,6 +105,7 @@ def bytes_of(scalars: Sequence[tuple[Parameter, np.dtype[Any]]], arguments: Sequ
     return content_of(scalars, arguments).tobytes()
 
 
+@shown_as("number")
 class SymbolicScalar:
     """A plain number in a function that is traced. Arithmetic with numbers gives further ones.
 
@@ -153,9 +153,10 @@ class SymbolicScalar:
         return self.derive(operator.methodcaller("astype", dtype), self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options:
-            return NotImplemented
-        return self.derive(ufunc, *inputs)
+        if method == "__call__" and not options:
+            return self.derive(ufunc, *inputs)
+        plain = [item.concrete() if isinstance(item, SymbolicScalar) else item for item in inputs]
+        return getattr(ufunc, method)(*plain, **options)
 
     def __getattr__(self, name: str) -> Any:
         """Any other attribute is that of the value."""

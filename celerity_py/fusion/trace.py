@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, identity
 from celerity_py.fusion.memories import Memory, overlap, region_of
-from celerity_py.fusion.mistakes import at_line, user_line
+from celerity_py.fusion.mistakes import at_line, refusal, user_line
 from celerity_py.fusion.nodes import Load, Node, Statement, Stored, selected
-from celerity_py.scheduler.errors import UsageError
 
 if TYPE_CHECKING:
     from celerity_py.fusion.coordinates import Positions, Shape
@@ -41,7 +40,7 @@ class Trace:
         self.require_open()
         self._num_operations += 1
         if self._num_operations > MAX_OPERATIONS:
-            raise UsageError(
+            raise refusal(
                 f"A fused kernel has at most {MAX_OPERATIONS} operations on arrays, and this call does one more "
                 f"{at_line()}. Loops of Python are unrolled: submit a kernel per turn, or fewer turns per kernel."
             )
@@ -49,7 +48,7 @@ class Trace:
     def require_open(self) -> None:
         """Refuse the use of an array after the call that made it."""
         if self._is_closed:
-            raise UsageError(
+            raise refusal(
                 f"An array of a fused kernel is used after the call that made it {at_line()}. It stands for elements "
                 f"during the call only: write results into a view."
             )

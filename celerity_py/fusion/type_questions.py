@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
+from celerity_py.calls.named_paths import named_paths
+from celerity_py.calls.reached_values import FOREIGN
+
 #: Functions of Python and NumPy. With one of them, a trace gets the numbers themselves, and holds for these.
 _QUESTIONS: Final = frozenset(
     ("isinstance", "issubclass", "type", "callable", "hasattr", "str", "repr", "format", "ascii", "isscalar")
@@ -23,13 +26,18 @@ def asks_for_types(function: Callable[..., Any]) -> bool:
         if not isinstance(current, FunctionType):
             continue
         for code in _codes_in(current.__code__):
-            if not _QUESTIONS.isdisjoint(code.co_names):
+            if not _QUESTIONS.isdisjoint(code.co_names) or _imports_of_program(code):
                 return True
             for other in (*map(current.__globals__.get, code.co_names), *_enclosed_by(current)):
                 if isinstance(other, FunctionType) and other not in seen and len(seen) < _MOST_FUNCTIONS:
                     seen.add(other)
                     todo.append(other)
     return False
+
+
+def _imports_of_program(code: CodeType) -> bool:
+    """Whether a function imports modules that may have such functions."""
+    return any(path.kind == "import" and path.name.partition(".")[0] not in FOREIGN for path in named_paths(code).read)
 
 
 def _enclosed_by(function: FunctionType) -> list[Any]:

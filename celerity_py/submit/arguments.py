@@ -7,7 +7,7 @@ import difflib
 import inspect
 import numbers
 from collections.abc import Mapping
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -203,6 +203,13 @@ def check_kernel(kernel: Any, function: Any, num_args: int, label: str, kind: st
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return
+    if kernel is not function and isinstance(function, FunctionType) and code.co_varnames[:1] == ("self",):
+        decorator = f"celerity.{'kernel' if isinstance(kernel, Kernel) else 'fuse'}"
+        raise ArgumentTypeError(
+            f'{kind} "{label}" is a method under the decorator {decorator}, which binds it to no object: `self` would '
+            f"be the chunk. Leave the decorator out, write `self.kernel = {decorator}(self.{function.__name__})` in "
+            f"__init__, and submit self.kernel."
+        )
     known = arities.get(id(code))
     if known is not None and known[1:] == (num_args, function.__class__):
         return

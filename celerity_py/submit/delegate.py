@@ -254,7 +254,7 @@ class SubmitDelegate:
         fused: FusedFunction = submission.fused
         plans = self._fused_plans.get(fused)
         if plans is None:
-            plans = FusedPlans(fused.function, fused.name, self.fused_target, self.inside, contracts=not fused.exact)
+            plans = FusedPlans(fused.name, self.fused_target, self.inside, contracts=not fused.exact)
             self._fused_plans[fused] = plans
         plan = plans.prepare(submission, local)
         fused.texts = plans.texts

@@ -16,6 +16,7 @@ import numpy as np
 from celerity_py._native import Box, Region, box_from_flat
 from celerity_py.calls.divided_calls import COMPARED, call_quietly, differences
 from celerity_py.calls.views import View, address_of
+from celerity_py.executor.failures.user_frames import line_of_program
 from celerity_py.fusion.stores import Agreement, Store
 from celerity_py.scheduler.errors import InternalError
 from celerity_py.vocabulary.accesses import READ, Port
@@ -80,9 +81,17 @@ class FusedForm:
             for binding in bindings
         ]
         self._run_native(part, places, binder)
-        if _run_on_numpy(submission, part, ports, bindings, copies):
+        why_not = _run_on_numpy(submission, part, ports, bindings, copies)
+        if not why_not:
             for copy in copies.values():
                 self._compare(submission, part, copy, binder.to_host(copy.native))
+        elif not _runs_on_numpy(binder) and why_not not in self._plan.told:
+            self._plan.told.add(why_not)
+            _log.warning(
+                "%s is not compared with NumPy, because its function raises an exception on arrays of NumPy: %s",
+                submission.describe(),
+                why_not,
+            )
 
     def _is_due(self, chunk: Box) -> bool:
         calls = self._plan.calls
@@ -179,18 +188,23 @@ def _copies_of(ports: Sequence[Port], bindings: Sequence[Any], binder: Any) -> d
 
 def _run_on_numpy(
     submission: Submission, part: Chunk, ports: Sequence[Port], bindings: Sequence[Any], copies: dict[Any, _Copy]
-) -> bool:
-    """Whether the function returns; the call whose results the program gets fails as this one."""
+) -> str:
+    """Run the function. Returns the exception that it raises, with its line; empty if it returns."""
     views = iter([_view(port, binding, copies, submission) for port, binding in zip(ports, bindings, strict=True)])
     arguments = [next(views) if arg.__class__ is Port else arg for arg in submission.args]
     chunk = Chunk(part.box, part.global_box, part.device, None, np)
     try:
         submission.run(call_quietly, submission.function, chunk, *arguments)
         refuse_hidden(submission)
-    except Exception:  # noqa: BLE001 - the code of users
+    except Exception as error:  # noqa: BLE001 - the code of users
         forget(submission)
-        return False
-    return True
+        return f"{type(error).__name__}: {error} (at {line_of_program(error.__traceback__)})"
+    return ""
+
+
+def _runs_on_numpy(binder: Any) -> bool:
+    """Whether the call whose results the program gets does so as well, and fails likewise."""
+    return binder.xp is np
 
 
 def _view(port: Port, binding: Any, copies: dict[Any, _Copy], submission: Submission) -> View[Any]:

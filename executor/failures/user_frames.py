@@ -64,6 +64,17 @@ def trim_frames(trace: TracebackType | None) -> TracebackType | None:
     return result
 
 
+def line_of_program(trace: TracebackType | None) -> str:
+    """The innermost line of the program in a traceback, as "file:line"; "an unknown line" if there is none."""
+    found = "an unknown line"
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not is_ours(file) and not is_library(file):
+            found = f"{name_of_file(file)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
 def trim_chain(error: BaseException) -> None:
     """Trim the tracebacks of an uncaught exception, and of the exceptions that it was raised from.
 

@@ -95,6 +95,10 @@ def _list(chunk: Any, u: Any, v: Any) -> None:
     u[chunk.box] = v[chunk.box] + [1, 2]
 
 
+def _view(chunk: Any, u: Any, v: Any) -> None:
+    u[chunk.box] = np.add(v[chunk.box], v)
+
+
 @pytest.mark.parametrize(
     ("function", "remedy"),
     [
@@ -112,7 +116,8 @@ def _list(chunk: Any, u: Any, v: Any) -> None:
         (_where, "numpy.where(condition, a, b)"),
         (_update, "Assign to a new variable"),
         (_int_update, "Convert an operand"),
-        (_list, "Index a view first"),
+        (_list, "Make an array with chunk.xp.zeros()"),
+        (_view, "Index a view first"),
     ],
 )
 def test_a_mistake_is_refused_at_its_line_with_a_remedy(function: Callable[..., Any], remedy: str) -> None:
@@ -145,6 +150,50 @@ def test_an_index_outside_is_refused_also_if_the_function_catches_the_error() ->
             u[chunk.box.shift(6, 0)] = 1
 
     assert "caught this error" in _refuse(function, OutOfBoundsAccess)
+
+
+def test_a_mistake_is_told_also_if_the_function_catches_the_error() -> None:
+    def goes_on(chunk: Any, u: Any, v: Any) -> None:
+        try:
+            u[chunk.box] = 1 if v[chunk.box] > 0 else 2
+        except CelerityError:
+            u[chunk.box] = 3
+
+    def raises(chunk: Any, u: Any, v: Any) -> None:
+        try:
+            u[chunk.box] = 1 if v[chunk.box] > 0 else 2
+        except UsageError:
+            raise KeyError("something else") from None
+
+    def is_not_fused(chunk: Any, u: Any, v: Any) -> None:
+        try:
+            u[chunk.box] = np.median(v[chunk.box])
+        except NotImplementedError:
+            u[chunk.box] = 3
+
+    text = _refuse(goes_on, UsageError)
+    assert "numpy.where" in text
+    assert "has caught this error and gone on" in text
+    assert f"test_fused_refusals.py:{goes_on.__code__.co_firstlineno + 2})" in text
+    text = _refuse(raises, UsageError)
+    assert "numpy.where" in text
+    assert "caught" not in text
+    assert "numpy.median" in _refuse(is_not_fused, NotTakenError)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda chunk, u, v: f"{v[chunk.box]:.2f}", "expression.__format__"),
+        (lambda chunk, u, v: v[chunk.box](), "'expression' object is not callable"),
+        (lambda chunk, u, v: {}[v[chunk.box]], "<expression of shape (4, 5) and dtype float32>"),
+        (lambda chunk, u, v: chunk(), "'Chunk' object"),
+        (lambda chunk, u, v: u(), "'View' object"),
+        (lambda chunk, u, v: chunk.box.min[0] + v, "itself as an operand"),
+    ],
+)
+def test_errors_of_python_name_no_class_that_users_do_not_know(function: Callable[..., Any], words: str) -> None:
+    assert words in _refuse(function, Exception)
 
 
 def test_an_array_is_not_used_after_the_call() -> None:

@@ -78,7 +78,11 @@ def test_comparisons_with_a_python_integer_hold_for_all_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "use", [bool, int, float, range, round, lambda c: c > 1, lambda c: {c: 1}, lambda c: f"{c + 1 == 3}"]
+    "use",
+    [
+        *(bool, int, float, range, round, lambda c: c > 1, lambda c: {c: 1}, lambda c: f"{c + 1 == 3}"),
+        *(lambda c: np.add(c, 1, dtype=float), lambda c: np.add.outer(c, [1])),
+    ],
 )
 def test_where_python_needs_the_value_the_trace_depends_on_it(use: Callable[[Any], Any]) -> None:
     def function(chunk: Any, u: Any, a: Any, b: Any) -> None:

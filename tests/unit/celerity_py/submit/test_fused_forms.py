@@ -15,6 +15,7 @@ from celerity_py import Box, access
 from celerity_py.errors import InternalError
 from celerity_py.fusion import operations
 from celerity_py.fusion.stores import Agreement
+from celerity_py.submit import fused_forms
 from celerity_py.submit.fused_forms import FusedForm
 from tests.support.fused_kernels import Access, make_kernel
 
@@ -105,6 +106,25 @@ def test_a_wrong_operation_is_named(checked: None, monkeypatch: pytest.MonkeyPat
     )
     with pytest.raises(InternalError, match=message), celerity.Queue() as queue:
         submit(queue, celerity.fuse(step))
+
+
+@pytest.mark.parametrize("is_on_gpu", [True, False])
+def test_a_function_that_raises_on_arrays_of_numpy_only_is_told_once(
+    queue: celerity.Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_on_gpu: bool
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("no such type")
+
+    monkeypatch.setattr(fused_forms, "call_quietly", fail)
+    if is_on_gpu:
+        monkeypatch.setattr(fused_forms, "_runs_on_numpy", lambda _: False)
+    with caplog.at_level(logging.WARNING, "celerity_py"):
+        submit(queue, celerity.fuse(step), 2)
+        queue.wait()
+    told = [record.message for record in caplog.records if "is not compared with NumPy" in record.message]
+    line = fail.__code__.co_firstlineno + 1
+    assert len(told) == is_on_gpu
+    assert all('kernel "step"' in text and f"ValueError: no such type (at {__file__}:{line})" in text for text in told)
 
 
 def test_another_rounding_is_no_mistake_but_a_wrong_function_is_warned_of(
