@@ -5,17 +5,34 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from celerity_py._native import KernelRecord, SubmitMemo
 from celerity_py.kernels import CudaKernel, Kernel, name_of, refuse_submit
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 
+if TYPE_CHECKING:
+    from celerity_py.fusion.kernels import TracedKernel
+
+
+class Listing:
+    """With `celerity-py fuse`: the fused functions of the dry run, and for which devices their kernels are made."""
+
+    __slots__ = ("for_gpus", "functions")
+
+    def __init__(self, *, for_gpus: bool) -> None:
+        self.for_gpus = for_gpus
+        self.functions: list[FusedFunction] = []
+
+
+#: Of this process; None if nobody asks for it.
+LISTING: Listing | None = None
+
 
 class FusedFunction(KernelRecord):
     """A kernel that native code runs, made of a function on arrays by `celerity.fuse`."""
 
-    __slots__ = ("__dict__", "__weakref__", "exact", "function", "texts")
+    __slots__ = ("__dict__", "__weakref__", "exact", "function", "made", "texts", "why_not")
 
     def __init__(self, function: Callable[..., Any], name: str, *, exact: bool) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -27,6 +44,12 @@ class FusedFunction(KernelRecord):
         self.memo = SubmitMemo()
         #: What was made of the function when it was last called with views that stand for elements, by structure.
         self.texts: tuple[str, ...] = ()
+        #: All that was made of it in this run, by text.
+        self.made: dict[str, TracedKernel] = {}
+        #: Why Python runs it after all, in some submit; empty if it does not.
+        self.why_not = ""
+        if LISTING is not None:
+            LISTING.functions.append(self)
 
     def source(self) -> str:
         """The text that was made of the function at its last new kind of submit, as it was compiled.

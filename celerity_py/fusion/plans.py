@@ -116,8 +116,11 @@ class FusedPlans:
         self._compiled: WeakValueDictionary[tuple[str, bool], Compiled] = WeakValueDictionary()
         #: Those of the structures that the last call of the function has given.
         self.texts: tuple[str, ...] = ()
+        #: All that was made, by text.
+        self.made: dict[str, TracedKernel] = {}
+        #: Why Python runs some submits; empty if it runs none.
+        self.why_not = ""
         self._not_taken: set[Any] = set()  # keys of submits that Python runs
-        self._is_warned = False
 
     def prepare(self, submission: Submission, local: _native.LocalAccesses) -> Plan | None:
         """The plan of a submit.
@@ -190,6 +193,7 @@ class FusedPlans:
         )
         places = [structures.place_of(one, args) for one in made]
         self.texts = tuple(dict.fromkeys(one.text for one in made))
+        self.made = {**{one.text: one for one in made}, **self.made}
         self._needed.update(*(one.needed for one in made))
         needed: set[int] = set().union(*(one.needed for one in made))
         fixed = tuple(
@@ -291,9 +295,9 @@ class FusedPlans:
         if len(self._not_taken) >= _MOST_PLANS:
             self._not_taken.clear()
         self._not_taken.add(key)
-        if self._is_warned:
+        if self.why_not:
             return
-        self._is_warned = True
+        self.why_not = str(error)
         warnings.warn_explicit(
             f"{submission.describe()} runs as a Python kernel, which is slower, with the same results. {error} (Said "
             f"once per function.)",

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, get_args
 from weakref import WeakKeyDictionary
 
+from celerity_py import fused_functions
 from celerity_py import hints as hint_resolution
 from celerity_py._native import SPLITS, Box, Task
 from celerity_py.calls.divided_calls import CheckedSubmission, KnownMappers
@@ -101,7 +102,10 @@ class SubmitDelegate:
     @functools.cached_property
     def fused_target(self) -> Target | None:
         """The devices as fused kernels see them; None if nothing here compiles for them."""
-        return fused_targets.find(self.runtime.devices, self.runtime.drain)
+        runtime, listing = self.runtime, fused_functions.LISTING
+        if runtime.is_dry:
+            return None if listing is None else fused_targets.find_dry(for_gpus=listing.for_gpus)
+        return fused_targets.find(runtime.devices, runtime.drain)
 
     def plan_kernel(  # noqa: PLR0917 - those of parallel_for
         self,
@@ -244,12 +248,12 @@ class SubmitDelegate:
         """The plan of a fused function with its native launch, and the bytes of its scalars; None if Python runs it.
 
         With CHECK Python runs it, as the checks look at arrays, and compares some calls with the launch. In a dry run
-        nobody runs it.
+        nobody runs it, and a plan is made for `celerity-py fuse` only.
 
         Raises:
             BaseException: Any exception of `FusedPlans.prepare`.
         """
-        if self.runtime.is_dry or self.fused_target is None:
+        if self.fused_target is None:
             return None
         fused: FusedFunction = submission.fused
         plans = self._fused_plans.get(fused)
@@ -257,8 +261,8 @@ class SubmitDelegate:
             plans = FusedPlans(fused.name, self.fused_target, self.inside, contracts=not fused.exact)
             self._fused_plans[fused] = plans
         plan = plans.prepare(submission, local)
-        fused.texts = plans.texts
-        if plan is None:
+        fused.texts, fused.made, fused.why_not = plans.texts, plans.made, plans.why_not
+        if plan is None or self.runtime.is_dry:
             return None
         scalars = plan.scalars_of(submission.args)
         if isinstance(submission, CheckedSubmission):

@@ -84,6 +84,25 @@ class CudaTarget:
         return Compiled(passes)
 
 
+class _DryCpuTarget(CpuTarget):
+    """Makes kernels, and compiles nothing."""
+
+    def compile(self, made: FusedCpuKernel, **options: bool) -> Compiled:
+        return Compiled([([0], [], None) for _ in made.boxes])
+
+
+class _DryCudaTarget(CudaTarget):
+    """Likewise."""
+
+    def compile(self, made: FusedKernel, **options: bool) -> Compiled:
+        return Compiled([([0], [] if one.single is None else [0], threads_of(one)) for one in made.passes])
+
+
+def find_dry(*, for_gpus: bool) -> Target:
+    """The target of a dry run."""
+    return _DryCudaTarget((), lambda: None) if for_gpus else _DryCpuTarget()
+
+
 def threads_of(one: PassLaunch) -> Any:
     """As `_native.FusedLaunch` takes them: x first."""
     wide = [(memory.place, memory.first_stride, memory.ndim, memory.itemsize) for memory in one.wide]

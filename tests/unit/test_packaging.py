@@ -42,7 +42,8 @@ INSTALLED = {
         outer_variables padding places reached_values repeatable_functions views
     """,
     "celerity_py/tools/cli": """
-        __init__ bind_rank completion demo dry_run graph info launchers main picture planned_run report run trace words
+        __init__ bind_rank completion demo dry_run fuse graph info launchers main picture planned_run report run trace
+        words
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cpu": "__init__ compilation operations",
@@ -62,7 +63,7 @@ INSTALLED = {
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations
         ordered_reductions partial_results reduction
     """,
-    "celerity_py/tools": "__init__ progress_bars step_counter",
+    "celerity_py/tools": "__init__ fused_listing progress_bars step_counter",
     "celerity_py/graphs": "__init__ drawing explanations graphs nodes reading recorder stories",
     "celerity_py/tools/report": """
         __init__ advice analysis comparison critical_path instructions intervals levels make markup measures page

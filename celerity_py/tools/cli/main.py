@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from celerity_py import _native
-from celerity_py.tools.cli import completion, demo, dry_run, graph, info, report, run, trace
+from celerity_py.tools.cli import completion, demo, dry_run, fuse, graph, info, report, run, trace
 from celerity_py.tools.cli.words import CommandError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _COMMANDS: Final[tuple[Callable[[Commands], None], ...]] = (
     run.add_to,
     dry_run.add_to,
     graph.add_to,
+    fuse.add_to,
     trace.add_to,
     report.add_to,
     completion.add_to,
