@@ -41,7 +41,8 @@ def stop_requested(*, every: SupportsIndex = 64) -> bool:
 
     With several ranks the ranks tell each other in every call number 0, `every`, 2 · `every` and so on of the run, and
     such a call takes the answer of the one before, for which it waits if need be. Calls in between repeat the answer.
-    So the answer is as old as `every` to 2 · `every` calls, and the program is that far ahead of the execution at most.
+    So the answer is as old as `every` to 2 · `every` calls. Work that was submitted before still runs: a program of
+    long steps waits for a result now and then, so that it is not far ahead of the execution.
 
     Args:
         every: In calls. The default suits short steps. Use 1 for calls that are seconds apart.
