@@ -29,6 +29,7 @@ except ImportError as error:
 """
 other = interpreters.create()
 interpreters.run_string(other, text)
+interpreters.destroy(other)  # one that outlives the main interpreter may end its thread without its process
 '''
 DROP = """
 dropped = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "celerity_py"}
