@@ -822,15 +822,16 @@ class NativeKernel:
 class FusedLaunch(NativeKernel):
     """A fused kernel for the chunks of a task on this rank. Immutable."""
 
-    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int]]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], Sequence[int], tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[Sequence[int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]], code: object) -> None:
+    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int], bool]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], Sequence[int], tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None, int] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[tuple[Sequence[int], int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]], code: object) -> None:
         """
-        memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
+        memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions, whether it is the partial result of a
+        reduction, and then the number of that) each.
 
         structures: (passes, first byte of the scalars, their bytes). A pass is (functions, functions without vectors, threads): of GPUs CUfunctions, one per
         local device each, of CPU devices one address, no other and None. Threads are (shape, memories of vectors, margins of vectors, place of their bounds among the
-        numbers, shape of the functions without vectors), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
+        numbers, shape of the functions without vectors, most blocks), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
-        chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
+        chunks: (box, structure, items by pass, numbers, scratch, its bytes). Items are (bounds, parts): 0 parts are as many as suits the device. A part of scratch memory is (offset of the element at the origin of all coordinates,
         strides), in bytes.
 
         code: has the functions, and lives as long as the launch.
@@ -839,11 +840,11 @@ class FusedLaunch(NativeKernel):
     def scratch_bytes(self, chunk: Box) -> int:
         """The scratch memory that a chunk needs."""
 
-    def launches(self, chunk: Box, places: Sequence[tuple[int, Box] | None], scalars: bytes, scratch: int) -> list[tuple[list[int], list[int], list[int], list[int], bytes, list[int]]]:
+    def launches(self, chunk: Box, places: Sequence[tuple[int, Box] | None], reductions: Sequence[tuple[int, Box] | None], scalars: bytes, scratch: int) -> list[tuple[list[int], list[int], list[int], list[int], bytes, list[int]]]:
         """
         What the passes of a chunk are launched with, in their order, for whoever launches them by hand. Passes without items are left out.
 
-        places: by access, the address of an allocation and where it lies in its buffer; None for an empty access. scratch: the address of memory of `scratch_bytes`.
+        places: by access, the address of an allocation and where it lies in its buffer; None for an empty access. reductions: the same of partial results. scratch: the address of memory of `scratch_bytes`.
 
         Returns (functions, bounds of the items, grid, block, the parameter block, and the words in it at which strides, numbers and scalars begin) each.
         """

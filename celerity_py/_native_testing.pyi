@@ -280,7 +280,7 @@ def reduce(op: str, dtype: str, source: int, count: int, destination: int, num_e
     Reduces `count` arrays at address `source`, in order and element by element, to address `destination`. Raises ValueError if the operation is not defined.
     """
 
-def begin_pass(bounds: Sequence[int], threads: tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None], words: Sequence[int], strides: int, numbers: int) -> tuple[list[int], list[int], bool, list[int]] | None:
+def begin_pass(bounds: Sequence[int], threads: tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None, int], words: Sequence[int], strides: int, numbers: int) -> tuple[list[int], list[int], bool, list[int]] | None:
     """
     (blocks of the grid, threads of a block, whether those of the function without vectors, the parameter block with the columns of vectors), x first; None
     if there are no items.

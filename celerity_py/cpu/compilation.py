@@ -69,7 +69,7 @@ def _key_of(text: str) -> str:
 @functools.cache
 def _fixed_key() -> str:
     own = Path(__file__)
-    sources = [path.read_text() for path in (own, own.with_name("operations.py"))]
+    sources = [path.read_text() for path in (own, own.with_name("operations.py"), own.with_name("folds.py"))]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
     settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
     return repr([*sources, *versions, *settings, *_processor()])
@@ -95,9 +95,9 @@ def translate(text: str, names: list[str]) -> tuple[list[str], Any]:
     from llvmlite import binding
     from numba.core import types
 
-    from celerity_py.cpu import operations
+    from celerity_py.cpu import folds, operations
 
-    space = dict(vars(operations))
+    space = vars(folds) | vars(operations)
     exec(compile(text, "<fused kernel>", "exec"), space)  # noqa: S102 - our own text
     signature = types.void(*[types.voidptr] * _NUM_PARAMETERS)
     functions = [numba.cfunc(signature, nopython=True, error_model="numpy")(space[name]) for name in names]

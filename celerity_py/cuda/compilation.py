@@ -25,7 +25,7 @@ _HEADER_NAMES: Final = (
     "celerity_random.cuh",
 )
 #: Every fused kernel does so with the last one, which includes the others.
-_FUSED_HEADER_NAMES: Final = ("fused_types.cuh", "fused_operations.cuh", "fused_tiles.cuh")
+_FUSED_HEADER_NAMES: Final = ("fused_types.cuh", "fused_operations.cuh", "fused_tiles.cuh", "fused_folds.cuh")
 _FUSION: Final = Path(__file__).parent.parent / "fusion"
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 

@@ -13,6 +13,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
         item_emission what the items of a tile do
       cpu_emission passes -> Python for numba
         interiors    where conditions on coordinates have one truth
+        cpu_folds    the folds of a pass as Python
         ordering     in which order an item carries out instructions, loads and stores
         launches     what a launch gives, and how it is made
         stores       which elements statements store, and how well they agree with NumPy's
@@ -23,7 +24,10 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
       calls        the real chunk, symbolic views and scalars
         functions    NumPy's functions, and chunk.xp
         type_questions whether a function asks for more than the values of numbers
+        reducers     the partial results of reductions
         arrays       operators, references, assignments
+          array_folds  sums and extrema, of few elements or by a fold
+          folds        statements that combine all elements of a value
           storages     what arrays refer to
           operations   NumPy's dtypes
           scalars      plain numbers as parameters

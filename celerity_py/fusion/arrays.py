@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 
 from celerity_py.calls.views import View
 from celerity_py.fusion import operations
+from celerity_py.fusion.array_folds import mean, place_of_extremum, reduce_array
 from celerity_py.fusion.coordinates import broadcast, can_be_assigned, compose, identity, select
 from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as
 from celerity_py.fusion.nodes import Compute, Node, broadcast_to, converted, selected
@@ -30,7 +30,6 @@ Value: TypeAlias = "SymbolicArray | SymbolicScalar | int | float | complex | np.
 FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {}
 HINTS: Final[dict[Any, str]] = {}
 
-_MAX_UNROLLED_SUM = 64
 _ON_DATA = (
     "asks for the truth of an array {at}, as `if`, `and`, `or`, `not` and chained comparisons do. A fused kernel is "
     "made before the elements are known: write numpy.where(condition, a, b), and (a < x) & (x < b) for a < x < b."
@@ -99,7 +98,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
     def _reference(self, positions: Positions, shape: Shape) -> SymbolicArray:
         return SymbolicArray(self.trace, self._storage, compose(self._positions, positions), shape)
 
-    def _as_number(self) -> SymbolicArray:
+    def as_number(self) -> SymbolicArray:
         """The elements as they are now. Without dimensions they are a scalar of NumPy, which `+=` replaces."""
         result = SymbolicArray.of(self.trace, self.node())
         result._is_number = not self.shape
@@ -145,7 +144,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> SymbolicArray:
         found = self._reference(*select(self.shape, index))
         is_element = not found.shape and ... not in (index if isinstance(index, tuple) else (index,))
-        return found._as_number() if is_element else found
+        return found.as_number() if is_element else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._reference(*select(self.shape, index)).assign(value)
@@ -213,30 +212,48 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Assign a number to all elements."""
         self[...] = value
 
-    def sum(self, axis: Any = None, dtype: Any = None, **options: Any) -> SymbolicArray:
-        """The sum over short axes, such as those of elements; additions in the order of the index."""
-        axes = range(self.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-        chosen = {operator.index(one) % max(self.ndim, 1) for one in axes}
-        count = math.prod(self.shape[one] for one in chosen)
-        if options or not 0 < count <= _MAX_UNROLLED_SUM:
-            raise NotTakenError(
-                f"A sum over {count} elements {at_line()} is not fused yet: only over 1 to {_MAX_UNROLLED_SUM}, and "
-                f"without further options."
-            )
-        kind = np.add.reduce(np.zeros(1, self.dtype), dtype=dtype).dtype
-        parts = self if self.dtype == kind else self.astype(kind)
-        index = [range(extent) if one in chosen else (slice(None),) for one, extent in enumerate(self.shape)]
-        total: Any = None
-        for item in np.ndindex(*(len(choices) for choices in index)):
-            part = parts[tuple(choices[place] for choices, place in zip(index, item, strict=True))]
-            total = part.copy() if total is None else total + part
-        if kind.kind in "fc":
-            self.trace.rounded.add(total.node())
-        return total  # type: ignore[no-any-return]
+    def sum(self, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+        """As `numpy.sum`; the order of additions may be another one."""
+        return reduce_array(self, np.add, axis, dtype, **options)
+
+    def prod(self, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+        """As `numpy.prod`; the order of products may be another one."""
+        return reduce_array(self, np.multiply, axis, dtype, **options)
+
+    def min(self, axis: Any = None, **options: Any) -> Any:
+        """As `numpy.min`."""
+        return reduce_array(self, np.minimum, axis, **options)
+
+    def max(self, axis: Any = None, **options: Any) -> Any:
+        """As `numpy.max`."""
+        return reduce_array(self, np.maximum, axis, **options)
+
+    def any(self, axis: Any = None, **options: Any) -> Any:
+        """As `numpy.any`."""
+        return reduce_array(self, np.logical_or, axis, **options)
+
+    def all(self, axis: Any = None, **options: Any) -> Any:
+        """As `numpy.all`."""
+        return reduce_array(self, np.logical_and, axis, **options)
+
+    def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        """As `numpy.mean`."""
+        return mean(self, axis, dtype, keepdims)
+
+    def argmin(self, axis: Any = None) -> Any:
+        """As `numpy.argmin`."""
+        return place_of_extremum(self, np.minimum, axis)
+
+    def argmax(self, axis: Any = None) -> Any:
+        """As `numpy.argmax`."""
+        return place_of_extremum(self, np.maximum, axis)
 
     # ---- operators and functions of NumPy
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "reduce" and len(inputs) == 1:
+            options.setdefault("axis", 0)
+            return reduce_array(inputs[0], ufunc, **options)
         if method != "__call__":
             raise NotTakenError(f"numpy.{ufunc.__name__}.{method} {at_line()} is not fused yet.")
         return self._apply(ufunc, inputs, **options)
@@ -248,7 +265,7 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         operands = [operand_of(value) for value in inputs]
         target = out[0] if isinstance(out, tuple) else out
         if target is None or (isinstance(target, SymbolicArray) and target._is_number and inputs[0] is target):
-            return SymbolicArray.of(self.trace, operations.apply(ufunc, operands))._as_number()
+            return SymbolicArray.of(self.trace, operations.apply(ufunc, operands)).as_number()
         if not isinstance(target, SymbolicArray):
             raise refusal(
                 f"numpy.{ufunc.__name__} {at_line()} would put its result into {type(target).__name__}, which is no "

@@ -17,10 +17,12 @@ from celerity_py.fusion.functions import SymbolicModule, full
 from celerity_py.fusion.memories import Memory
 from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as, trace_call
 from celerity_py.fusion.nodes import ItemIndex
+from celerity_py.fusion.reducers import SymbolicReducer
 from celerity_py.fusion.scalars import Parameter, SymbolicScalar
 from celerity_py.fusion.storages import BufferStorage
 from celerity_py.fusion.trace import Trace
 from celerity_py.fusion.type_questions import asks_for_types
+from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.scheduler.errors import ReadOnlyAccess, UsageError
 from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
 from celerity_py.vocabulary.notation import show
@@ -136,7 +138,7 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
         function: As a program writes it, for arrays of NumPy.
         box: The chunk.
         global_box: The whole index space.
-        arguments: Accesses as `AccessArgument`; everything else is a plain value.
+        arguments: Accesses as `AccessArgument`, and reductions; everything else is a plain value.
         owner: The task, in messages.
 
     Raises:
@@ -151,6 +153,8 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             memory = _memory_of(argument)
             trace.memories[memory] = position
             symbolic.append(SymbolicView(trace, argument, memory, owner))
+        elif isinstance(argument, ReductionPort):
+            symbolic.append(SymbolicReducer(trace, position, argument, owner))
         elif is_parameter(argument) and not takes_numbers:
             symbolic.append(SymbolicScalar(Parameter(None, (position,), argument), trace.needed))
         else:
@@ -158,6 +162,9 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             symbolic.append(argument)
     try:
         returned = trace_call(owner.describe(), function, SymbolicChunk(trace, box, global_box), *symbolic)
+        for one in symbolic:
+            if isinstance(one, SymbolicReducer):
+                one.finish()
     except BaseException:
         forget(owner)
         raise
@@ -167,7 +174,7 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
     if isinstance(returned, SymbolicScalar) or (isinstance(returned, SymbolicArray) and returned.is_new):
         raise UsageError(
             f"{owner.describe()} returns an array or number, which nobody gets. A kernel gives its results by "
-            f"assigning to its views, view[chunk.box] = value."
+            f"assigning to its views, view[chunk.box] = value, or by combine(value) of a reduction."
         )
     return trace
 

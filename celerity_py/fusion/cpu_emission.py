@@ -7,12 +7,15 @@ each other, so that several threads may compute parts of one. float16 is compute
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from celerity_py.fusion import cpu_folds
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
+from celerity_py.fusion.folds import Fold, cpu_parts_of
 from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.launches import Launch
 from celerity_py.fusion.lowering import Body, Instruction, lower
@@ -20,6 +23,7 @@ from celerity_py.fusion.ordering import Step, steps_of
 from celerity_py.fusion.tiling import is_fixed
 
 if TYPE_CHECKING:
+    from celerity_py.fusion.coordinates import Box
     from celerity_py.fusion.memories import Memory
     from celerity_py.fusion.nodes import Statement
     from celerity_py.fusion.planning import Pass, Plan
@@ -29,13 +33,23 @@ _TYPES: Final = {"?": "boolean", "e": "uint16"}
 _EXTREMES: Final = frozenset(("minimum", "maximum", "fmin", "fmax", "clip", "clip_within"))
 
 
+class CpuCall(NamedTuple):
+    """How a function of the text is called."""
+
+    #: What it computes, in the dimensions of buffers: a call computes a part of the box.
+    box: Box
+    #: How many calls compute the box. Each gets its number behind the bounds. 0: as many as the caller likes, without.
+    parts: int = 0
+
+
 def emit_for_cpu(
     plan: Plan, memories: Sequence[Memory], name: str, *, fixes_distances: bool = True
-) -> tuple[str, Launch]:
-    """The text of a plan: functions `name_0`, `name_1`, ..., one per pass, to be called in this order.
+) -> tuple[str, Launch, tuple[CpuCall, ...]]:
+    """The text of a plan: functions `name_0`, `name_1`, ..., one or two per pass, to be called in this order.
 
     The text takes for granted that the elements of a row lie side by side in memory. A call bounds the dimensions of
-    buffers; those of elements it computes as a whole.
+    buffers; those of elements it computes as a whole. A pass with folds has a second function, which combines the
+    results of its parts.
 
     Args:
         plan: The passes.
@@ -44,8 +58,20 @@ def emit_for_cpu(
         fixes_distances: Whether the distances of stencils are part of the text.
     """
     launch = Launch([*memories, *plan.scratch])
-    texts = [_PassText(one, launch, fixes_distances).text(f"{name}_{place}") for place, one in enumerate(plan.passes)]
-    return "\n\n".join(texts), launch
+    texts: list[str] = []
+    calls: list[CpuCall] = []
+    passes = list(plan.passes)
+    while passes:
+        one = passes.pop(0)
+        written, box = _PassText(one, launch, fixes_distances), one.box[: one.num_divided]
+        texts.append(written.text(f"{name}_{len(calls)}"))
+        calls.append(CpuCall(box, cpu_parts_of(math.prod(b - a for a, b in one.box)) if one.folds else 0))
+        if one.folds:
+            tail = passes.pop(0) if passes and passes[0].is_single else None
+            last = _LastText(one, calls[-1].parts, tail, launch, fixes_distances)
+            texts.append(last.text(f"{name}_{len(calls)}"))
+            calls.append(CpuCall(((0, 1),) if tail is None else tail.box[: tail.num_divided]))
+    return "\n\n".join(texts), launch, tuple(calls)
 
 
 class _PassText:
@@ -66,16 +92,37 @@ class _PassText:
 
     def text(self, name: str) -> str:
         """A function with a loop per dimension."""
+        return self._function_text(name, [*self._before_folds(), *self._loops(), *self._behind_folds()])
+
+    def _loops(self) -> list[str]:
         rows = range(self._num_divided - 1)
         loops = [
             f"{'    ' * dim}for c{dim} in range({self._bound(2 * dim)}, {self._bound(2 * dim + 1)}):" for dim in rows
         ]
         indent = "    " * len(rows)
-        loops += [indent + line for line in self._row()]
+        return [*loops, *(indent + line for line in self._row())]
+
+    def _function_text(self, name: str, body: list[str]) -> str:
         given = [f"{name} = {value}" for name, value in self._given.items()]
-        lines = (f"    {line}" for line in (*given, *loops))
+        lines = (f"    {line}" for line in (*given, *body))
         made = (f"{name} = {value}" for name, value in self._made.items())
         return "\n".join((*made, f"def {name}(memories, strides, numbers, scalars, bounds):", *lines, ""))
+
+    def _before_folds(self) -> list[str]:
+        lines = []
+        for fold, place in self._pass.folds.items():
+            identity = literal(fold.identity.tobytes(), fold.value.dtype)
+            lines += [f"i{place} = {identity}", *cpu_folds.before(fold, place, f"i{place}")]
+        return lines
+
+    def _behind_folds(self) -> list[str]:
+        """Each part has an element of scratch memory, behind the first one."""
+        lines = []
+        for fold, place in self._pass.folds.items():
+            memory, store = self._memory(fold.memory), self._function("store", fold.memory)
+            where = f"(1 + {self._bound(2 * self._num_divided)}) * {fold.memory.dtype.itemsize}"
+            lines.append(f"{store}({memory}, {where}, {cpu_folds.result_of(fold, place)})")
+        return lines
 
     def _row(self) -> list[str]:
         """The items of a row: those of the interior, which need no conditions, and then those on both sides."""
@@ -106,7 +153,12 @@ class _PassText:
         for dim, interval in reversed(list(enumerate(self._pass.box))[self._num_divided :]):
             lines = [f"for c{dim} in range({interval[0]}, {interval[1]}):", *_indented(lines)]
         self._body = whole
-        return [f"for c{self._num_divided - 1} in range({low}, {high}):", *_indented(lines)]
+        column = f"c{self._num_divided - 1}"
+        if not self._pass.folds:
+            return [f"for {column} in range({low}, {high}):", *_indented(lines)]
+        end = f"min({column}_begin + {cpu_folds.PIECE}, {column}_high)"
+        items = [f"for {column} in range({column}_begin, {end}):", *_indented(lines)]
+        return cpu_folds.in_pieces(low, high, items, column, self._pass.folds)
 
     # ---- what stands before the loops
 
@@ -187,6 +239,9 @@ class _PassText:
 
     def _store(self, statement: Statement) -> list[str]:
         mask, memory = self._body.masks.get(statement), statement.memory
+        if isinstance(statement, Fold):
+            value = f"v{self._body.values[statement]}"
+            return cpu_folds.take(statement, self._pass.folds[statement], value, None if mask is None else f"v{mask}")
         place = self._texts.get(statement)
         if place is None:
             place = self._texts[statement] = self._address(memory, statement.items().stored)
@@ -196,14 +251,18 @@ class _PassText:
     # ---- places
 
     def _address(self, memory: Memory, where: Positions) -> str:
-        place, first = self._launch.memories.index(memory), self._launch.first_stride(memory)
+        first = self._launch.first_stride(memory)
         terms = []
         for dim, position in enumerate(where):
             stride = str(memory.dtype.itemsize)
             if dim < memory.ndim - 1:
                 stride = self._give(f"s{first + dim}", f"number(strides, {8 * (first + dim)})")
             terms.append(f"{self._element(memory, dim, position)} * {stride}")
-        return f"{self._give(f'm{place}', f'memory(memories, {8 * place})')}, {' + '.join(terms) or '0'}"
+        return f"{self._memory(memory)}, {' + '.join(terms) or '0'}"
+
+    def _memory(self, memory: Memory) -> str:
+        place = self._launch.memories.index(memory)
+        return self._give(f"m{place}", f"memory(memories, {8 * place})")
 
     def _element(self, memory: Memory, dim: int, position: Affine) -> str:
         """A coordinate in a memory: of stencils and of elements, distances and constants are part of the text."""
@@ -222,6 +281,31 @@ class _PassText:
     def _inside(self, position: Affine, low: int, high: int) -> str:
         here = f"c{position.axis}" if position.step == 1 and position.offset == 0 else self._coordinate(position)
         return f"({here} >= {self._number(low)}) & ({here} < {self._number(high)})"
+
+
+class _LastText(_PassText):
+    """Writes what follows the parts of a pass with folds: their results become one, and a single item may use it."""
+
+    def __init__(self, one: Pass, parts: int, tail: Pass | None, launch: Launch, fixes_distances: bool) -> None:
+        super().__init__(one if tail is None else tail, launch, fixes_distances)
+        self._folds = one.folds
+        self._parts = parts
+        self._has_tail = tail is not None
+
+    def text(self, name: str) -> str:
+        """A function that combines the results of the parts in their order."""
+        lines, end = [], f"1 + {self._number(self._parts)}"
+        for fold, place in self._folds.items():
+            memory, size = self._memory(fold.memory), fold.memory.dtype.itemsize
+            load, store = self._function("load", fold.memory), self._function("store", fold.memory)
+            joined = cpu_folds.join(fold, f"f{place}", f"{load}({memory}, part * {size})")
+            lines += [
+                f"f{place} = {load}({memory}, {size})",
+                f"for part in range(2, {end}):",
+                f"    f{place} = {joined}",
+                f"{store}({memory}, 0, f{place})",
+            ]
+        return self._function_text(name, [*lines, *(self._loops() if self._has_tail else [])])
 
 
 def _indented(lines: list[str]) -> list[str]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from celerity_py.fusion.calls import call
-from celerity_py.fusion.cpu_emission import emit_for_cpu
+from celerity_py.fusion.cpu_emission import CpuCall, emit_for_cpu
 from celerity_py.fusion.kernels import TracedKernel, fields_of
 from celerity_py.fusion.planning import plan
 from celerity_py.fusion.stores import stores_of
 
 if TYPE_CHECKING:
     from celerity_py import _native
-    from celerity_py.fusion.coordinates import Box
     from celerity_py.vocabulary.submissions import Submission
 
 
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
 class FusedCpuKernel(TracedKernel):
     """A kernel in Python for numba."""
 
-    #: By function what it computes, in the dimensions of buffers: a call computes a part of the box. All calls of one
-    #: end before those of the next begin.
-    boxes: tuple[Box, ...]
+    #: By function. All calls of one end before those of the next begin.
+    calls: tuple[CpuCall, ...]
 
 
 def make_for_cpu(  # noqa: PLR0917 - those of a call, in its order
@@ -42,6 +40,5 @@ def make_for_cpu(  # noqa: PLR0917 - those of a call, in its order
     trace = call(function, box, global_box, arguments, owner)
     stores = stores_of(trace)  # the planner changes statements
     planned = plan(trace.statements)
-    text, launch = emit_for_cpu(planned, list(trace.memories), name, fixes_distances=fixes_distances)
-    boxes = tuple(one.box[: one.num_divided] for one in planned.passes)
-    return FusedCpuKernel(name=name, text=text, **fields_of(trace, stores, planned, launch), boxes=boxes)
+    text, launch, calls = emit_for_cpu(planned, list(trace.memories), name, fixes_distances=fixes_distances)
+    return FusedCpuKernel(name=name, text=text, **fields_of(trace, stores, planned, launch), calls=calls)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from celerity_py.fusion.folds import MAX_PARTS, Fold
 from celerity_py.fusion.interiors import interior_of
-from celerity_py.fusion.item_emission import ItemsText
-from celerity_py.fusion.launches import MAX_GRID, Launch, PassLaunch, WideMemory
+from celerity_py.fusion.item_emission import ItemsText, literal, type_name
+from celerity_py.fusion.launches import MAX_GRID, Launch, PassLaunch, Shape, WideMemory
 from celerity_py.fusion.lowering import lower
 from celerity_py.fusion.tiling import Tile, Windows, choose_tile, single_tile
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _GRID_AXES: Final = "xyz"
 #: Of the items of a pass. What lies around the interior is computed item by item.
 _LEAST_INTERIOR: Final = 0.5
+#: That combine the results of blocks.
+_LAST_THREADS: Final = 256
 
 
 def emit(
@@ -33,7 +36,9 @@ def emit(
     fixes_distances: bool = True,
     choose: Callable[[Pass, Windows], Tile] = choose_tile,
 ) -> tuple[str, Launch, tuple[PassLaunch, ...]]:
-    """The text of a plan: functions `name_0`, `name_1`, ..., one per pass, to be launched in this order.
+    """The text of a plan: functions `name_0`, `name_1`, ..., one or two per pass, to be launched in this order.
+
+    A pass with folds has a second function, which combines the results of blocks, and carries out a single item behind.
 
     Args:
         plan: The passes.
@@ -43,10 +48,18 @@ def emit(
         choose: How many items of a pass a thread has.
     """
     launch = Launch([*memories, *plan.scratch])
-    written = [_PassText(one, launch, name, fixes_distances, choose) for one in plan.passes]
-    texts = [one.text(f"{name}_{place}") for place, one in enumerate(written)]
+    written: list[_PassText | _LastText] = []
+    passes = list(plan.passes)
+    while passes:
+        one = passes.pop(0)
+        written.append(_PassText(one, launch, name, fixes_distances, choose))
+        if one.folds:
+            tail = passes.pop(0) if passes and passes[0].is_single else None
+            following = None if tail is None else _PassText(tail, launch, name, fixes_distances, choose)
+            written.append(_LastText(one, following, launch, name))
+    texts = [each.text(f"{name}_{place}") for place, each in enumerate(written)]
     given = f"using {name}_launch = launch_of<{', '.join(map(str, launch.counts()))}>;"
-    return "\n".join([given, *texts]), launch, tuple(one.pass_launch() for one in written)
+    return "\n".join([given, *texts]), launch, tuple(each.pass_launch() for each in written)
 
 
 class _PassText:
@@ -86,17 +99,27 @@ class _PassText:
 
     def text(self, name: str) -> str:
         """Structs for the items, and the kernels."""
-        structs = [self._items.text(f"{name}_items")]
+        folds, structs = f"{name}_folds" if self._pass.folds else "", []
+        if folds:
+            members = (f" {type_name(fold.value.dtype)} f{place};" for fold, place in self._pass.folds.items())
+            structs.append(f"struct {folds} {{{''.join(members)} }};\n")
+        structs.append(self._items.text(f"{name}_items", folds))
         if self._interior is not None:
-            structs.append(self._most.text(f"{name}_inner"))
+            structs.append(self._most.text(f"{name}_inner", folds))
         self._bounds = len(self._launch.numbers)
         self._ends = [self._numbers(*interval) for interval in self._pass.box]
         self._inner_ends = [] if self._interior is None else [self._numbers(*one) for one in self._interior.box]
         kernels = [self._kernel_text(name, name, self._tile, self._columns())]
         if self._single is not None:
-            columns = f"columns_of({', '.join(self._ends[self._num_divided - 1])})"
+            columns = self._call("columns_of", self._ends[self._num_divided - 1])
             kernels.append(self._kernel_text(f"{name}_single", name, self._single, columns))
         return "".join((*structs, *kernels))
+
+    def single_text(self, name: str) -> tuple[str, str]:
+        """The struct of a pass with a single item, and the call that carries it out."""
+        lows = ", ".join(f"static_cast<coordinate>({self._launch.number(low)})" for low, _ in self._pass.box)
+        call = f"visit_rows<1, 1, false>(1, {name}_items{{l, {lows}}});"
+        return self._items.text(f"{name}_items"), call
 
     def pass_launch(self) -> PassLaunch:
         """How the text is launched."""
@@ -116,6 +139,7 @@ class _PassText:
             (max(before for before, _ in margins), max(behind for _, behind in margins)),
             self._wide_bounds if self._is_wide() else None,
             None if self._single is None else self._single.shape(dims),
+            MAX_PARTS if self._pass.folds else 0,
         )
 
     def _is_wide(self) -> bool:
@@ -125,11 +149,19 @@ class _PassText:
         return [self._launch.number(value) for value in values]
 
     def _kernel_text(self, kernel: str, name: str, tile: Tile, columns: str) -> str:
-        last = self._num_divided - 1
+        last, folds = self._num_divided - 1, self._pass.folds
         lines = [f"const columns x = {columns};", "if(!x.are_any) { return; }"]
+        if folds:
+            nothing = ", ".join(_identity(fold) for fold in folds)
+            lines = [f"{name}_folds folds{{{nothing}}};", f"CELERITY_BLOCKS({self._ends[last][1]}, {columns}) {{"]
         loops = [self._rows(dim, tile) for dim in range(len(self._pass.box)) if dim != last]
         lines += [f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops)]
         lines += [f"{'  ' * len(loops)}{line}" for line in self._visits(name, tile)]
+        lines += ["}"] if folds else []
+        for fold, place in folds.items():
+            memory, dtype = self._launch.memories.index(fold.memory), type_name(fold.value.dtype)
+            given = f"folds.f{place}, {dtype}{{{_identity(fold)}}}, l.memories[{memory}]"
+            lines.append(f"store_part<join_{fold.operation}, {MAX_PARTS}, {dtype}>({given});")
         body = "\n".join(f"  {line}" for line in lines)
         return f"CELERITY_KERNEL void {kernel}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
 
@@ -141,7 +173,8 @@ class _PassText:
             return f"CELERITY_SERIAL({dim}, {ends})"
         first, end = self._pass.box[dim]
         items = step * (1, *tile.block)[-1 - axis]
-        kind = "CELERITY_TILE" if end - first <= MAX_GRID * items else "CELERITY_TILES"
+        is_covered = end - first <= MAX_GRID * items and not self._pass.folds
+        kind = "CELERITY_TILE" if is_covered else "CELERITY_TILES"
         return f"{kind}({_GRID_AXES[axis]}, {dim}, {ends}, {step})"
 
     def _columns(self) -> str:
@@ -149,22 +182,28 @@ class _PassText:
         last = self._num_divided - 1
         ends = self._ends[last]
         if not self._is_wide():
-            return f"columns_of({', '.join(ends)})"
+            return self._call("columns_of", ends)
         interval = self._pass.box[last]
         limits = interval if self._interior is None else self._interior.box[last]
         self._wide_bounds = len(self._launch.numbers)
         numbers = self._numbers(*[interval[0]] * 3, *limits)
-        return f"columns_of<{self._tile.columns}>({', '.join((*ends, *numbers[:3]))})"
+        return self._call(f"columns_of<{self._tile.columns}>", (*ends, *numbers[:3]))
+
+    def _call(self, function: str, arguments: Sequence[str]) -> str:
+        """With folds, threads go on behind the grid, at the block of columns `at`."""
+        return f"{function}({', '.join((*arguments, *(['at'] if self._pass.folds else [])))})"
 
     def _visits(self, name: str, tile: Tile) -> list[str]:
         """The items of a thread: a tile without conditions, or one item after the other."""
         rows, last, is_wide = tile.rows, self._num_divided - 1, tile.columns > 1
         rows_left = f"end{last - 1} - c{last - 1}" if last else "1"
 
+        folds = " folds," if self._pass.folds else ""
+
         def visit(struct: str, column: str, columns: int = 1) -> str:
             coordinates = ", ".join(column if dim == last else f"c{dim}" for dim in range(len(self._pass.box)))
             kind = f"{rows}, {columns}, {'true' if columns > 1 else 'false'}"
-            return f"visit_rows<{kind}>({rows_left}, {name}_{struct}{{l, {coordinates}}});"
+            return f"visit_rows<{kind}>({rows_left}, {name}_{struct}{{l,{folds} {coordinates}}});"
 
         vectors = visit("items" if self._interior is None else "inner", "x.begin", tile.columns)
         column = "column" if is_wide else "x.begin"
@@ -182,3 +221,38 @@ class _PassText:
             lines.append(f"if({condition}) {{ {vectors} }}")
             others = f"else CELERITY_EACH_COLUMN(x) {{ {others} }}"
         return ["{", *(f"  {line}" for line in (*lines, others)), "}"]
+
+
+class _LastText:
+    """Writes what follows a pass with folds, for one block: the results of blocks become one, which an item may use."""
+
+    def __init__(self, one: Pass, tail: _PassText | None, launch: Launch, kernel: str) -> None:
+        self._folds = one.folds
+        self._tail = tail
+        self._launch = launch
+        self._kernel = kernel
+        self._bounds = 0
+
+    def text(self, name: str) -> str:
+        """The kernel, behind a struct for the item."""
+        self._bounds = len(self._launch.numbers)
+        for end in (0, 1):
+            self._launch.number(end)
+        lines = ["if(number_in_grid() != 0) { return; }"]
+        for fold in self._folds:
+            memory, kind = self._launch.memories.index(fold.memory), type_name(fold.value.dtype)
+            lines.append(f"join_parts<join_{fold.operation}, {kind}, {MAX_PARTS}>(l.memories[{memory}]);")
+        struct = ""
+        if self._tail is not None:
+            struct, call = self._tail.single_text(name)
+            lines.append(f"if(is_first()) {{ {call} }}")
+        body = "\n".join(f"  {line}" for line in lines)
+        return f"{struct}CELERITY_KERNEL void {name}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
+
+    def pass_launch(self) -> PassLaunch:
+        """How the text is launched."""
+        return PassLaunch(self._bounds, 1, Shape((_LAST_THREADS,), (1,)))
+
+
+def _identity(fold: Fold) -> str:
+    return literal(fold.identity.tobytes(), fold.value.dtype)

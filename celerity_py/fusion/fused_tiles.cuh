@@ -169,14 +169,15 @@ struct columns {
 	coordinate begin, end;
 	bool are_wide, are_any;
 };
-CELERITY_ITEM columns columns_of(int64 low, int64 high) {
-	const coordinate begin = static_cast<coordinate>(low) + static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x;
+CELERITY_ITEM columns columns_of(int64 low, int64 high, coordinate block = static_cast<coordinate>(blockIdx.x)) {
+	const coordinate begin = static_cast<coordinate>(low) + block * static_cast<coordinate>(blockDim.x) + static_cast<coordinate>(threadIdx.x);
 	return columns{begin, begin + 1, false, begin < static_cast<coordinate>(high)};
 }
 // Vectors cover the columns from `first` to `last`. Threads have `Columns` columns each from `start` on, where memory is aligned to cache lines.
 template <int Columns>
-CELERITY_ITEM columns columns_of(int64 low, int64 high, int64 first, int64 last, int64 start) {
-	const coordinate begin = static_cast<coordinate>(start) + (static_cast<coordinate>(blockIdx.x) * blockDim.x + threadIdx.x) * Columns, end = begin + Columns;
+CELERITY_ITEM columns columns_of(int64 low, int64 high, int64 first, int64 last, int64 start, coordinate block = static_cast<coordinate>(blockIdx.x)) {
+	const coordinate thread = block * static_cast<coordinate>(blockDim.x) + static_cast<coordinate>(threadIdx.x);
+	const coordinate begin = static_cast<coordinate>(start) + thread * Columns, end = begin + Columns;
 	if(begin >= static_cast<coordinate>(first) && end <= static_cast<coordinate>(last)) { return columns{begin, end, true, true}; }
 	const coordinate from = begin < static_cast<coordinate>(low) ? static_cast<coordinate>(low) : begin;
 	const coordinate to = end > static_cast<coordinate>(high) ? static_cast<coordinate>(high) : end;

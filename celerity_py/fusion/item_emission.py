@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
+from celerity_py.fusion.folds import Fold
 from celerity_py.fusion.lowering import Body, Instruction, Place
 from celerity_py.fusion.ordering import steps_of
 from celerity_py.fusion.tiling import find_windows, is_fixed
@@ -47,8 +48,8 @@ class ItemsText:
             isinstance(step, int) and self._body.instructions[step].operation == "inside" for step in self._steps
         )
 
-    def text(self, name: str) -> str:
-        """The struct: called with a tile, it computes the items of this tile."""
+    def text(self, name: str, folds: str = "") -> str:
+        """The struct: called with a tile, it computes the items of this tile. `folds`: type of what they combine."""
         items = [self._line(step) if isinstance(step, int) else self._store(step) for step in self._steps]
         dims = range(len(self._pass.box))
         tiled = {self._num_divided - 1: "k", self._num_divided - 2: "r"}
@@ -63,7 +64,7 @@ class ItemsText:
         ]
         body = "\n".join(f"  {line}" for line in lines)
         return (
-            f"struct {name} {{\n  const {self._kernel}_launch& l;{members}\n"
+            f"struct {name} {{\n  const {self._kernel}_launch& l;{f' {folds}& folds;' if folds else ''}{members}\n"
             "  template <typename Tile> CELERITY_MEMBER void operator()(const Tile& tile) const "
             f"{{\n{body}\n  }}\n}};\n"
         )
@@ -148,6 +149,10 @@ class ItemsText:
         if statement in self.windows.stored:
             return f"s{self.windows.stored.index(statement)}.items[r][k] = {value}"
         mask = self._body.masks.get(statement)
+        if isinstance(statement, Fold):
+            total = f"folds.f{self._pass.folds[statement]}"
+            text = f"{total} = op_{statement.operation}({total}, {value[:-1]});"
+            return text if mask is None else f"if (v{mask}) {text}"
         text = f"*{self._address(statement.memory, statement.items().stored)} = {value}"
         return text if mask is None else f"if (v{mask}) {text}"
 

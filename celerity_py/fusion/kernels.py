@@ -50,6 +50,8 @@ class TracedKernel:
     #: The user's lines with statements, by pass.
     lines: tuple[tuple[str, ...], ...]
     stores: tuple[Store, ...]
+    #: Positions of the reductions into which it combines values.
+    combined: frozenset[int]
 
     def scalars_of(self, arguments: Sequence[Any]) -> np.ndarray[Any, Any]:
         """The scalars for other arguments, 16 bytes each.
@@ -80,6 +82,7 @@ def fields_of(trace: Trace, stores: tuple[Store, ...], planned: Plan, launch: La
         "needed": frozenset(trace.needed),
         "lines": tuple(tuple(statement.line for statement in one.statements) for one in planned.passes),
         "stores": stores,
+        "combined": frozenset(trace.combined),
     }
 
 

@@ -97,3 +97,5 @@ class PassLaunch:
     wide_bounds: int | None = None
     #: Of the function for addresses that allow no vectors, whose name ends with `_single`. None: there are no vectors.
     single: Shape | None = None
+    #: Of the grid; 0: as many as there are tiles. The text goes on behind so many.
+    most_blocks: int = 0

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, constant
+from celerity_py.fusion.folds import Fold
 from celerity_py.fusion.memories import Region, Scratch, common_region, overlap, region_of
 from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored, children
-from celerity_py.fusion.walks import Loads
+from celerity_py.fusion.walks import Loads, all_loads
 
 #: A pass visits at most so many times the items that its statements have.
 _MAX_IDLE_ITEMS: Final = 2
@@ -43,6 +44,8 @@ class Pass:
     most_items: int = 0
     #: Where the items load, by statement.
     loads: dict[Statement, list[tuple[Load, Positions]]] = field(default_factory=dict)
+    #: Those of the statements that combine the elements of all items, numbered from 0.
+    folds: dict[Fold, int] = field(default_factory=dict)
     _stored: _Places = field(default_factory=dict)
     _loaded: _Places = field(default_factory=dict)
 
@@ -51,6 +54,11 @@ class Pass:
         """So many of its dimensions, the first ones, are divided among threads; those of elements are not."""
         return self.statements[0].items().num_divided
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it has one item, which may follow folds in the same launch."""
+        return not self.folds and all(high == low + 1 for low, high in self.box)
+
     def add(self, statement: Statement, loads: list[tuple[Load, Positions]], places: _Places) -> None:
         """The statement becomes the last one. `places`: what it loads from memories that some statement stores to."""
         items = statement.items()
@@ -58,6 +66,8 @@ class Pass:
         self.most_items = max(self.most_items, _volume(items.box))
         self.statements.append(statement)
         self.loads[statement] = loads
+        if isinstance(statement, Fold):
+            self.folds[statement] = len(self.folds)
         self._stored.setdefault(statement.memory.key, {})[items.stored, items.region()] = None
         for key, found in places.items():
             self._loaded.setdefault(key, {}).update(found)
@@ -104,8 +114,8 @@ class _Planner:
             passes = self._try()
             if passes is not None:
                 break
-        used = {statement.memory for one in passes for statement in one.statements}
-        return Plan(tuple(passes), tuple(scratch for scratch in self._scratch if scratch in used))
+        used = dict.fromkeys(statement.memory for one in passes for statement in one.statements)
+        return Plan(tuple(passes), tuple(memory for memory in used if isinstance(memory, Scratch)))
 
     def _try(self) -> list[Pass] | None:
         """The passes; None if statements were changed, and planning has to start anew."""
@@ -152,6 +162,8 @@ class _Planner:
     def _add(self, statement: Statement, last: Pass, order: dict[Statement, int]) -> bool:
         """Let a pass have one more statement if it may."""
         loads = self._loads.of(statement, last.statements)
+        if any(isinstance(load.after, Fold) and load.after in last.folds for load, _ in loads):
+            return False  # results are there when all items are done
         places = self._places_of(loads, statement.items())
         if not last.may_have(statement, places):
             return False
@@ -214,10 +226,10 @@ class _Planner:
         stack = [statement.value]
         while stack:
             node = stack.pop()
-            loads = [load for load in _all_loads(node) if load.memory.key == stale.memory.key]
+            loads = [load for load in all_loads(node) if load.memory.key == stale.memory.key]
             if not any(_is_before(load, place, order) and _touches(load, stale) for load in loads):
                 continue
-            if all(_is_before(load, place, order) for load in _all_loads(node)):
+            if all(_is_before(load, place, order) for load in all_loads(node)):
                 return node
             stack.extend(children(node))
             if isinstance(node, Stored):
@@ -294,21 +306,6 @@ def _choose_like(statement: Statement, items: Items) -> bool:
     return False
 
 
-def _all_loads(node: Node) -> list[Load]:
-    found, seen, stack = [], set(), [node]
-    while stack:
-        one = stack.pop()
-        if one in seen:
-            continue
-        seen.add(one)
-        if isinstance(one, Load):
-            found.append(one)
-        elif isinstance(one, Stored):
-            found.append(one.load)
-        stack.extend(children(one))
-    return found
-
-
 def _replaced(root: Node, old: Node, new: Node) -> Node:
     """A graph with another node in the place of one."""
     done: dict[Node, Node] = {old: new}
@@ -342,7 +339,7 @@ def _with_children(node: Node, new: tuple[Node, ...], done: dict[Node, Node]) ->
 
 def _origin_of(node: Node) -> tuple[int, ...]:
     """Coordinates of the first element such that the items are those of the statements that store what it loads."""
-    for load in _all_loads(node):
+    for load in all_loads(node):
         varying = tuple(position for position in load.positions if position.axis != NO_AXIS)
         straight = tuple(Affine(axis, 1, position.offset) for axis, position in enumerate(varying))
         if len(varying) == len(node.shape) and varying == straight:

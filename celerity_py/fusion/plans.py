@@ -19,12 +19,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from celerity_py import _native
+from celerity_py._native import PortRecord
 from celerity_py.calls.places import Place
 from celerity_py.calls.reached_values import Reached, Watch, keep, reach
 from celerity_py.fusion.calls import AccessArgument, is_parameter
 from celerity_py.fusion.mistakes import NotTakenError
 from celerity_py.fusion.scalars import Parameter, bytes_of
 from celerity_py.fusion.structures import Structures
+from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.scheduler.errors import CelerityWarning, UsageError
 from celerity_py.vocabulary.accesses import READ, Port
 
@@ -50,8 +52,8 @@ class Target(Protocol):
     def begin(self) -> None:
         """A submit may load code. Each rank by itself: it depends on a rank's chunks which traces it lacks."""
 
-    def items(self, made: Any) -> list[list[int]]:
-        """By pass, the bounds of its items: low and high per dimension."""
+    def items(self, made: Any) -> list[tuple[list[int], int]]:
+        """By function, the bounds of its items, low and high per dimension, and in how many parts they are computed."""
 
     def compile(self, made: Any, *, contracts: bool, has_small_strides: bool) -> Compiled:
         """The functions of its passes.
@@ -85,6 +87,8 @@ class Plan:
     fixed: tuple[int, ...]
     #: The chunks of this rank, and what was made for each.
     made: tuple[tuple[_native.Box, TracedKernel], ...]
+    #: Positions of the reductions into which some chunk combines values.
+    combined: frozenset[int]
     #: With CHECK, how often each chunk has run: by its lowest coordinates, and those behind its highest ones.
     calls: dict[tuple[Any, Any], int] = field(default_factory=dict, init=False)
     #: With CHECK, the reasons that were told why calls are not compared.
@@ -162,6 +166,8 @@ class FusedPlans:
             if arg.__class__ is Port:
                 first = places.setdefault(arg.buffer_id, position)
                 kinds += [arg.kind, arg.record.shape, first]
+            elif arg.__class__ is ReductionPort:
+                kinds += [arg.kind, arg.record.shape]
             elif _is_fixed(arg, position, self._needed):
                 kinds += [type(arg), repr(arg)]
             else:
@@ -177,7 +183,7 @@ class FusedPlans:
     def _make(self, submission: Submission, local: _native.LocalAccesses) -> Plan:
         args = submission.args
         for arg in args:
-            if arg.__class__ is not Port and not isinstance(arg, (*_NUMBERS, str, type(None), tuple, np.dtype, type)):
+            if not isinstance(arg, (PortRecord, *_NUMBERS, str, type(None), tuple, np.dtype, type)):
                 raise NotTakenError(f"An argument of type {type(arg).__name__} is not fused yet.")
             if arg.__class__ is Port and arg.wraps:
                 raise NotTakenError("An access that goes on at the opposite side of its buffer is not fused yet.")
@@ -199,11 +205,12 @@ class FusedPlans:
         fixed = tuple(
             position
             for position, arg in enumerate(args)
-            if arg.__class__ is not Port and _is_fixed(arg, position, needed)
+            if not isinstance(arg, PortRecord) and _is_fixed(arg, position, needed)
         )
         native, scalars = self._launch([box for box, _ in chunks], made, places, args)
         made_of = tuple(zip((box for box, _ in chunks), made, strict=True))
-        return Plan(native, scalars, self._watch(reached, submission.function), fixed, made_of)
+        combined = frozenset().union(*(one.combined for one in made))
+        return Plan(native, scalars, self._watch(reached, submission.function), fixed, made_of, combined)
 
     @staticmethod
     def _reach(submission: Submission) -> dict[str, Reached]:
@@ -254,17 +261,11 @@ class FusedPlans:
         places: list[int],
         args: Sequence[Any],
     ) -> tuple[_native.FusedLaunch, tuple[tuple[Parameter, np.dtype[Any]], ...]]:
-        memories = []
-        ports = [position for position, arg in enumerate(args) if arg.__class__ is Port]
-        for position in made[0].accesses if made else ():
-            record = args[position].record
-            dtype = record.dtype
-            inner = _strides_of(dtype.shape, dtype.base.itemsize)
-            memories.append((ports.index(position), record.box.ndim, dtype.itemsize, inner))
+        memories = [_memory_of(args, position) for position in (made[0].accesses if made else ())]
         has_small_strides = all(
             arg.record.dtype.itemsize * math.prod(arg.record.shape[1:]) < _SMALL_STRIDE
             for arg in args
-            if arg.__class__ is Port
+            if isinstance(arg, PortRecord)
         )
         structures: dict[int, tuple[int, Any]] = {}
         code = []  # of the functions, which lives as long as the launch
@@ -318,6 +319,17 @@ def _names_of(function: Callable[..., Any], count: int) -> list[str]:
     first = 2 if hasattr(function, "__self__") else 1
     names = [] if code is None else list(code.co_varnames[first : code.co_argcount])
     return [*names, *(f"argument {number + 1}" for number in range(len(names), count))]
+
+
+def _memory_of(args: Sequence[Any], position: int) -> tuple[int, int, int, list[int], bool]:
+    """The memory behind an argument, as `_native.FusedLaunch` takes it."""
+    kind, record = args[position].__class__, args[position].record
+    dtype, ndim = record.dtype, record.box.ndim
+    inner = _strides_of(dtype.shape, dtype.base.itemsize)
+    if kind is ReductionPort and ndim == 0:
+        inner = [dtype.itemsize]  # as the maker sees it
+    alike = [place for place, arg in enumerate(args) if arg.__class__ is kind]
+    return alike.index(position), ndim, dtype.itemsize, inner, kind is ReductionPort
 
 
 def _strides_of(shape: tuple[int, ...], itemsize: int) -> list[int]:

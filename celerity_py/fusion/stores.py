@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from celerity_py.fusion.folds import Fold
 from celerity_py.fusion.memories import region_of
 from celerity_py.fusion.nodes import Compute, Load, Node, Stored, children
 
@@ -59,6 +60,9 @@ def stores_of(trace: Trace) -> tuple[Store, ...]:
     for statement in trace.statements:
         memory = statement.memory
         agreement = _find(statement.value, known, memories, trace)
+        if isinstance(statement, Fold):
+            memories[memory.key] = max(agreement, Agreement.ROUNDED) if statement.rounds else agreement
+            continue
         memories[memory.key] = max(memories.get(memory.key, Agreement.EXACT), agreement)
         region = region_of(statement.positions, tuple((0, extent) for extent in statement.shape))
         found.append(Store(trace.memories[memory], region, statement.line, agreement))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_FIXED_DISTANCE: Final = 8
 _MIN_COLUMNS: Final = 2
 _MAX_COLUMNS: Final = 4
+#: Of a pass that stores nothing but combines elements: so many loads are under way.
+_FOLDED_ROWS: Final = 4
 #: In one memory. Rows of a tile share them.
 _MANY_NEIGHBOURS: Final = 16
 
@@ -199,10 +201,17 @@ def choose_tile(one: Pass, windows: Windows) -> Tile:
     ndim = one.num_divided
     block = (8, 32) if ndim > 1 else (1, 256)
     memories = [window.memory for window in windows.all] + [statement.memory for statement in windows.stored]
+    if one.folds and windows.all and not windows.stored and windows.num_single == 0:
+        columns = _columns_of(memories)
+        return Tile(_FOLDED_ROWS if ndim > 1 and windows.num_instructions < _MANY_NEIGHBOURS else 1, columns, block)
     if not windows.stored or windows.num_single > len(windows.uses) or windows.num_instructions > 400:
         return Tile(block=block)
-    itemsize = max(memory.dtype.itemsize for memory in memories)
-    columns = min(max(VECTOR_BYTES // itemsize, _MIN_COLUMNS), _MAX_COLUMNS)
+    columns = _columns_of(memories)
     neighbours = Counter(windows.all[use.window].memory for use in windows.uses.values())
     has_many = max(neighbours.values(), default=0) >= _MANY_NEIGHBOURS
     return Tile(4, columns, (8, 16)) if has_many and ndim > 1 else Tile(1, columns, block)
+
+
+def _columns_of(memories: Sequence[Memory]) -> int:
+    itemsize = max(memory.dtype.itemsize for memory in memories)
+    return min(max(VECTOR_BYTES // itemsize, _MIN_COLUMNS), _MAX_COLUMNS)

@@ -28,6 +28,8 @@ class Trace:
         self.memories: dict[Memory, int] = {}
         #: Results that NumPy computes in another order, which rounds otherwise.
         self.rounded: set[Node] = set()
+        #: Positions of the reductions into which the function combines.
+        self.combined: set[int] = set()
         self._num_operations = 0
         self._is_closed = False
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, broadcast, compose, constant
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored
+from celerity_py.fusion.nodes import Compute, Insert, Items, Load, Node, Select, Statement, Stored, children
 
 
 class Bound(NamedTuple):
@@ -182,3 +182,19 @@ def _merged(parts: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:
         return some[0] if some else ()
     merged = tuple(dict.fromkeys(itertools.chain(*some)))
     return merged if len(merged) <= _MOST_SHARED else None
+
+
+def all_loads(node: Node) -> list[Load]:
+    """The loads in an expression, each once."""
+    found, seen, stack = [], set(), [node]
+    while stack:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if isinstance(one, Load):
+            found.append(one)
+        elif isinstance(one, Stored):
+            found.append(one.load)
+        stack.extend(children(one))
+    return found

@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -27,22 +28,26 @@ using namespace nb::literals;
 namespace celerity::native {
 namespace {
 
-/// (access, dimensions of the buffer, bytes of an element, strides of its dimensions)
-using flat_memory = std::tuple<std::size_t, std::uint32_t, std::size_t, std::vector<std::int64_t>>;
+/// (access, dimensions of the buffer, bytes of an element, strides of its dimensions, whether it is a reduction)
+using flat_memory = std::tuple<std::size_t, std::uint32_t, std::size_t, std::vector<std::int64_t>, bool>;
 /// (functions, functions without vectors, threads)
 using flat_pass = std::tuple<std::vector<std::uintptr_t>, std::vector<std::uintptr_t>, std::optional<flat_threads>>;
 /// (passes, first byte of the scalars, bytes)
 using flat_structure = std::tuple<std::vector<flat_pass>, std::size_t, std::size_t>;
 /// (offset, strides)
 using flat_scratch = std::pair<std::int64_t, std::vector<std::int64_t>>;
-/// (chunk, structure, bounds by pass, numbers, scratch, bytes of scratch memory)
-using flat_chunk = std::tuple<user_box, std::size_t, std::vector<std::vector<std::int64_t>>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t>;
+/// (bounds, parts)
+using flat_items = std::pair<std::vector<std::int64_t>, std::int64_t>;
+/// (chunk, structure, items by pass, numbers, scratch, bytes of scratch memory)
+using flat_chunk = std::tuple<user_box, std::size_t, std::vector<flat_items>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t>;
 
 /// Python's object keeps the code of the functions, which lives as long as C++ refers to the kernel through that object.
 void make_kernel(fused_kernel* const place, const std::vector<flat_memory>& memories, const std::vector<flat_structure>& structures,
     const std::vector<flat_chunk>& chunks, const nb::handle /* code */) {
 	std::vector<fused_memory> made_memories;
-	for(const auto& [access, dims, size_bytes, strides] : memories) made_memories.push_back({access, dims, size_bytes, strides});
+	for(const auto& [access, dims, size_bytes, strides, is_reduction] : memories) {
+		made_memories.push_back({access, dims, size_bytes, strides, is_reduction});
+	}
 	std::vector<fused_structure> made_structures;
 	for(const auto& [passes, first_byte, size_bytes] : structures) {
 		made_structures.push_back({{}, first_byte, size_bytes});
@@ -51,9 +56,9 @@ void make_kernel(fused_kernel* const place, const std::vector<flat_memory>& memo
 		}
 	}
 	std::vector<fused_chunk> made_chunks;
-	for(const auto& [chunk, structure, bounds, numbers, scratch, scratch_bytes] : chunks) {
+	for(const auto& [chunk, structure, items, numbers, scratch, scratch_bytes] : chunks) {
 		made_chunks.push_back({chunk.b, structure, {}, numbers, {}, scratch_bytes});
-		for(const auto& of_pass : bounds) made_chunks.back().items.push_back({of_pass});
+		for(const auto& [bounds, parts] : items) made_chunks.back().items.push_back({bounds, parts});
 		for(const auto& [offset, strides] : scratch) made_chunks.back().scratch.push_back({offset, strides});
 	}
 	new(place) fused_kernel(std::move(made_memories), std::move(made_structures), std::move(made_chunks));
@@ -64,15 +69,17 @@ using flat_launch = std::tuple<std::vector<std::uintptr_t>, std::vector<std::int
 /// The address of an allocation, and where it lies in its buffer.
 using flat_place = std::optional<std::pair<std::uintptr_t, user_box>>;
 
-std::vector<flat_launch> launches_of(const fused_kernel& kernel, const user_box& chunk, const std::vector<flat_place>& places, const nb::bytes& scalars,
-    const std::uintptr_t scratch) {
+std::vector<flat_launch> launches_of(const fused_kernel& kernel, const user_box& chunk, const std::vector<flat_place>& places,
+    const std::vector<flat_place>& reductions, const nb::bytes& scalars, const std::uintptr_t scratch) {
 	const auto* const first = static_cast<const std::byte*>(scalars.data());
 	const native_launch launch{nullptr, {first, first + scalars.size()}, chunk.b};
 	launch_operation operation;
 	operation.launch = &launch;
-	for(const auto& place : places) {
-		operation.access_places.push_back(place ? array_place{reinterpret_cast<std::byte*>(place->first), &place->second.b} : array_place{});
-	}
+	const auto to_place = [](const flat_place& place) {
+		return place ? array_place{reinterpret_cast<std::byte*>(place->first), &place->second.b} : array_place{};
+	};
+	for(const auto& place : places) operation.access_places.push_back(to_place(place));
+	for(const auto& place : reductions) operation.reduction_places.push_back(to_place(place));
 	const auto& known = kernel.find(chunk.b);
 	const auto& passes = kernel.structure_of(known).passes;
 	fused_block block;
@@ -82,8 +89,11 @@ std::vector<flat_launch> launches_of(const fused_kernel& kernel, const user_box&
 		const auto grid = fused_kernel::begin_pass(known.items[i], passes[i].threads, at, block);
 		if(!grid) continue;
 		const nb::bytes words(block.words(), block.size() * sizeof(std::int64_t));
-		result.emplace_back(passes[i].functions_of(*grid), known.items[i].bounds, grid->blocks, grid->threads, words,
-		    std::array{at.strides, at.numbers, at.scalars});
+		const std::int64_t count = std::max<std::int64_t>(known.items[i].parts, 1);
+		for(std::int64_t part = 0; part < count; ++part) {
+			result.emplace_back(passes[i].functions_of(*grid), known.items[i].part(part, count), grid->blocks, grid->threads, words,
+			    std::array{at.strides, at.numbers, at.scalars});
+		}
 	}
 	return result;
 }
@@ -94,23 +104,24 @@ void bind_fused_kernels(nb::module_& m) {
 	nb::class_<native_kernel>(m, "NativeKernel", "A kernel that native code launches.");
 	nb::class_<fused_kernel, native_kernel>(m, "FusedLaunch", "A fused kernel for the chunks of a task on this rank. Immutable.")
 	    .def("__init__", &make_kernel, "memories"_a, "structures"_a, "chunks"_a, "code"_a, nb::keep_alive<1, 5>(),
-	        R"(memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions) each.
+	        R"(memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions, whether it is the partial result of a
+reduction, and then the number of that) each.
 
 structures: (passes, first byte of the scalars, their bytes). A pass is (functions, functions without vectors, threads): of GPUs CUfunctions, one per
 local device each, of CPU devices one address, no other and None. Threads are (shape, memories of vectors, margins of vectors, place of their bounds among the
-numbers, shape of the functions without vectors), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
+numbers, shape of the functions without vectors, most blocks), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
-chunks: (box, structure, bounds by pass, numbers, scratch, its bytes). A part of scratch memory is (offset of the element at the origin of all coordinates,
+chunks: (box, structure, items by pass, numbers, scratch, its bytes). Items are (bounds, parts): 0 parts are as many as suits the device. A part of scratch memory is (offset of the element at the origin of all coordinates,
 strides), in bytes.
 
 code: has the functions, and lives as long as the launch.)")
 	    .def(
 	        "scratch_bytes", [](const fused_kernel& self, const user_box& chunk) { return self.find(chunk.b).scratch_bytes; }, "chunk"_a,
 	        "The scratch memory that a chunk needs.")
-	    .def("launches", &launches_of, "chunk"_a, "places"_a, "scalars"_a, "scratch"_a,
+	    .def("launches", &launches_of, "chunk"_a, "places"_a, "reductions"_a, "scalars"_a, "scratch"_a,
 	        R"(What the passes of a chunk are launched with, in their order, for whoever launches them by hand. Passes without items are left out.
 
-places: by access, the address of an allocation and where it lies in its buffer; None for an empty access. scratch: the address of memory of `scratch_bytes`.
+places: by access, the address of an allocation and where it lies in its buffer; None for an empty access. reductions: the same of partial results. scratch: the address of memory of `scratch_bytes`.
 
 Returns (functions, bounds of the items, grid, block, the parameter block, and the words in it at which strides, numbers and scalars begin) each.)");
 	nb::class_<local_accesses>(m, "LocalAccesses", "What the chunks of this rank's devices access.")

@@ -23,14 +23,16 @@ using extents = std::array<std::uint32_t, 3>;
 using flat_wide_memory = std::tuple<std::size_t, std::size_t, std::size_t, std::int64_t>;
 /// (block, items)
 using flat_shape = std::tuple<extents, extents>;
-/// (shape, wide memories, margins, place of the bounds of vectors, shape of the function without vectors)
-using flat_threads = std::tuple<flat_shape, std::vector<flat_wide_memory>, std::array<std::int64_t, 2>, std::optional<std::size_t>, std::optional<flat_shape>>;
+/// (shape, wide memories, margins, place of the bounds of vectors, shape of the function without vectors, most blocks)
+using flat_threads =
+    std::tuple<flat_shape, std::vector<flat_wide_memory>, std::array<std::int64_t, 2>, std::optional<std::size_t>, std::optional<flat_shape>, std::uint32_t>;
 
 inline fused_threads to_threads(const flat_threads& flat) {
-	const auto& [tiles, wide, margins, wide_bounds, single] = flat;
+	const auto& [tiles, wide, margins, wide_bounds, single, most_blocks] = flat;
 	const auto to_shape = [](const flat_shape& shape) { return fused_threads::shape{std::get<0>(shape), std::get<1>(shape)}; };
 	fused_threads threads{to_shape(tiles), {}, margins, wide_bounds};
 	if(single) threads.single = to_shape(*single);
+	threads.most_blocks = most_blocks;
 	if(wide_bounds && !single) throw std::invalid_argument("a pass with vectors has a function without them");
 	for(const auto& [memory, first_stride, dims, size_bytes] : wide) threads.wide.push_back({memory, first_stride, dims, size_bytes});
 	return threads;

@@ -264,6 +264,8 @@ class SubmitDelegate:
         fused.texts, fused.made, fused.why_not = plans.texts, plans.made, plans.why_not
         if plan is None or self.runtime.is_dry:
             return None
+        for position in plan.combined:
+            submission.args[position].has_combined = True
         scalars = plan.scalars_of(submission.args)
         if isinstance(submission, CheckedSubmission):
             submission.native_form = FusedForm(plan, scalars, is_exact=fused.exact)

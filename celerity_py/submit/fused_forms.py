@@ -18,6 +18,7 @@ from celerity_py.calls.divided_calls import COMPARED, call_quietly, differences
 from celerity_py.calls.views import View, address_of
 from celerity_py.executor.failures.user_frames import line_of_program
 from celerity_py.fusion.stores import Agreement, Store
+from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from celerity_py.scheduler.errors import InternalError
 from celerity_py.vocabulary.accesses import READ, Port
 from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
@@ -37,7 +38,7 @@ _PASS_FUNCTION: Final = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 class _Copy(NamedTuple):
     """A copy of an allocation, or of its part that accesses lie in."""
 
-    port: Port  # the first one that lies there
+    port: Port | ReductionPort  # the first one that lies there
     box: Box
     native: Any  # an array of the device
     expected: np.ndarray[Any, Any]
@@ -80,10 +81,11 @@ class FusedForm:
             None if binding is None else (address_of(copies[binding.allocation].native), copies[binding.allocation].box)
             for binding in bindings
         ]
-        self._run_native(part, places, binder)
-        why_not = _run_on_numpy(submission, part, ports, bindings, copies)
+        partials = [_partial_of(arg, binder) for arg in submission.args if arg.__class__ is ReductionPort]
+        self._run_native(part, places, partials, binder)
+        why_not = _run_on_numpy(submission, part, bindings, copies, partials)
         if not why_not:
-            for copy in copies.values():
+            for copy in (*copies.values(), *partials):
                 self._compare(submission, part, copy, binder.to_host(copy.native))
         elif not _runs_on_numpy(binder) and why_not not in self._plan.told:
             self._plan.told.add(why_not)
@@ -99,10 +101,11 @@ class FusedForm:
         calls[key] = calls.get(key, 0) + 1
         return calls[key] in COMPARED
 
-    def _run_native(self, part: Chunk, places: list[Any], binder: Any) -> None:
+    def _run_native(self, part: Chunk, places: list[Any], partials: Sequence[_Copy], binder: Any) -> None:
         native = self._plan.native
         scratch = binder.xp.empty(native.scratch_bytes(part.box), np.uint8)
-        launches = native.launches(part.box, places, self._scalars, address_of(scratch))
+        reductions = [(address_of(one.native), one.box) for one in partials]
+        launches = native.launches(part.box, places, reductions, self._scalars, address_of(scratch))
         for functions, bounds, grid, block, words, begins in launches:
             if binder.xp is np:
                 _launch_on_host(functions[0], words, begins, bounds)
@@ -186,12 +189,30 @@ def _copies_of(ports: Sequence[Port], bindings: Sequence[Any], binder: Any) -> d
     return copies
 
 
+def _partial_of(port: ReductionPort, binder: Any) -> _Copy:
+    """Memory for the partial result of a reduction, with at least one dimension."""
+    record = port.record
+    box = record.box if record.box.ndim else Box((0,), (1,))
+    return _Copy(port, box, binder.xp.empty(box.shape, record.dtype), np.empty(box.shape, record.dtype))
+
+
 def _run_on_numpy(
-    submission: Submission, part: Chunk, ports: Sequence[Port], bindings: Sequence[Any], copies: dict[Any, _Copy]
+    submission: Submission,
+    part: Chunk,
+    bindings: Sequence[Any],
+    copies: dict[Any, _Copy],
+    partials: Sequence[_Copy],
 ) -> str:
     """Run the function. Returns the exception that it raises, with its line; empty if it returns."""
-    views = iter([_view(port, binding, copies, submission) for port, binding in zip(ports, bindings, strict=True)])
-    arguments = [next(views) if arg.__class__ is Port else arg for arg in submission.args]
+    given, combined = iter(bindings), iter(partials)
+    arguments = [
+        _view(arg, next(given), copies, submission)
+        if arg.__class__ is Port
+        else Reducer(next(combined).expected.reshape(arg.shape), arg, submission)
+        if arg.__class__ is ReductionPort
+        else arg
+        for arg in submission.args
+    ]
     chunk = Chunk(part.box, part.global_box, part.device, None, np)
     try:
         submission.run(call_quietly, submission.function, chunk, *arguments)

@@ -40,13 +40,13 @@ class CpuTarget:
     def begin(self) -> None:
         """See `Target`."""
 
-    def items(self, made: FusedCpuKernel) -> list[list[int]]:
+    def items(self, made: FusedCpuKernel) -> list[tuple[list[int], int]]:
         """See `Target`."""
-        return [[bound for interval in box for bound in interval] for box in made.boxes]
+        return [([bound for interval in call.box for bound in interval], call.parts) for call in made.calls]
 
     def compile(self, made: FusedCpuKernel, **options: bool) -> Compiled:
         """See `Target`."""
-        kernel = compile_for_cpu(made.text, made.name, len(made.boxes))
+        kernel = compile_for_cpu(made.text, made.name, len(made.calls))
         return Compiled([([address], [], None) for address in kernel.addresses], kernel)
 
 
@@ -60,9 +60,9 @@ class CudaTarget:
         #: Loading code waits for all streams, as for a CudaKernel.
         self.begin = drain
 
-    def items(self, made: FusedKernel) -> list[list[int]]:
+    def items(self, made: FusedKernel) -> list[tuple[list[int], int]]:
         """See `Target`."""
-        return [list(made.numbers[one.bounds : one.bounds + 2 * one.dims]) for one in made.passes]
+        return [(list(made.numbers[one.bounds : one.bounds + 2 * one.dims]), 0) for one in made.passes]
 
     def compile(self, made: FusedKernel, *, contracts: bool, has_small_strides: bool) -> Compiled:
         """See `Target`."""
@@ -88,7 +88,7 @@ class _DryCpuTarget(CpuTarget):
     """Makes kernels, and compiles nothing."""
 
     def compile(self, made: FusedCpuKernel, **options: bool) -> Compiled:
-        return Compiled([([0], [], None) for _ in made.boxes])
+        return Compiled([([0], [], None) for _ in made.calls])
 
 
 class _DryCudaTarget(CudaTarget):
@@ -107,7 +107,7 @@ def threads_of(one: PassLaunch) -> Any:
     """As `_native.FusedLaunch` takes them: x first."""
     wide = [(memory.place, memory.first_stride, memory.ndim, memory.itemsize) for memory in one.wide]
     single = None if one.single is None else _flat(one.single)
-    return _flat(one.shape), wide, list(one.margins), one.wide_bounds, single
+    return _flat(one.shape), wide, list(one.margins), one.wide_bounds, single, one.most_blocks
 
 
 def _flat(shape: Shape) -> tuple[list[int], list[int]]:

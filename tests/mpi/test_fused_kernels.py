@@ -45,3 +45,27 @@ def test_ranks_agree_with_python_kernels(size: int) -> None:
             queue.replay(recorded, 5)
             results.append(queue.fence(u).result())
     assert np.array_equal(results[0], results[1])
+
+
+def measure(chunk: Any, u: Any, total: Any, largest: Any) -> None:
+    total.combine(u[chunk.box].sum())
+    largest.combine(u[chunk.box].max())
+    u[chunk.box] = u[chunk.box] + chunk.index(0)
+
+
+@pytest.mark.parametrize("size", [3, 40_000])
+def test_reductions_have_the_same_result_on_all_ranks(size: int) -> None:
+    results = []
+    for kernel in (celerity.fuse(measure), celerity.kernel(measure)):
+        with celerity.Queue() as queue:
+            u = celerity.Buffer.from_array(np.arange(size) % 7, name="u")
+            total, largest = (celerity.Buffer((), np.int64, name=name) for name in ("total", "largest"))
+
+            def step(kernel: Any = kernel, u: Any = u, out: Any = (total, largest), queue: Any = queue) -> None:
+                reductions = celerity.reduction(out[0], "sum"), celerity.reduction(out[1], "max")
+                queue.parallel_for(size, kernel, u.read_write(access.one_to_one()), *reductions)
+
+            queue.replay(queue.record(step), 3)
+            results.append([int(queue.fence(one).result()) for one in (total, largest)])
+    numbers = np.arange(size) % 7 + 3 * np.arange(size)
+    assert results == [[numbers.sum(), numbers.max()]] * 2

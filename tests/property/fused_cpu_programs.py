@@ -33,7 +33,7 @@ def differences(program: Program, folder: Path) -> list[str]:
         kernel = make_cpu_kernel(function, box, *program.arguments, fixes_distances=bool(program.seed % 3))
         expected, given = copies(program.arguments), copies(program.arguments)
         run_on_numpy(function, box, expected)
-        compiled = compile_for_cpu(kernel.text, kernel.name, len(kernel.boxes), folder=folder)
+        compiled = compile_for_cpu(kernel.text, kernel.name, len(kernel.calls), folder=folder)
         run_on_cpu(compiled, kernel, given, num_cuts=program.seed % 4)
         difference = describe_difference(kernel, expected, given)
         if difference:

@@ -29,6 +29,7 @@ from celerity_py.fusion.mistakes import NotTakenError
 from celerity_py.fusion.tiling import Tile
 from tests.support.fused_kernels import (
     Access,
+    Result,
     compile_texts,
     copies,
     describe_difference,
@@ -80,6 +81,7 @@ class _Drawer:
         self._views: list[str] = []
         self._arrays: list[str] = []
         self._scalars: list[str] = []
+        self._results: list[str] = []
         self._has_elements = self._has_layers = False
 
     def program(self) -> Program:
@@ -112,6 +114,7 @@ class _Drawer:
             self._scalars.append(f"s{number}")
         names += self._scalars
         self._add_components(shape, arguments, names)
+        self._add_results(arguments, names)
         for number in range(2):  # into these go all types but complex
             arguments.append(Access(self._array(shape, "f8")))
             names.append(f"o{number}")
@@ -132,6 +135,33 @@ class _Drawer:
             if self._runs([*lines, store], arguments, boxes):
                 lines.append(store)
         return Program(self._seed, "\n".join(lines) + "\n", tuple(arguments), boxes)
+
+    def _add_results(self, arguments: list[Any], names: list[str]) -> None:
+        """Reductions, of one element or of three."""
+        for number in range(self._random.choice((0, 0, 1, 2))):
+            op = self._random.choice(("sum", "min", "max", "or", "and", "xor"))
+            kind = self._random.choice(("i8", "?") if op == "xor" else ("i8", "f8"))
+            shape = self._random.choice(((1,), (1,), (1, 1), (3,)))
+            arguments.append(Result(np.zeros(shape, kind), op=op))
+            names.append(f"r{number}")
+            self._results.append(f"r{number}")
+
+    def _fold(self) -> str:
+        """A number that does not depend on the order in which elements are combined."""
+        value = self._operand(is_array=True)
+        forms = ("np.absolute({0}).min()", "np.absolute({0}).max()", "({0} > 1).sum()", "np.any({0} == 1)")
+        others = (
+            "({0}).all()",
+            "({0}).argmax()",
+            "np.argmin({0})",
+            "({0} != 0).mean()",
+            "np.add.reduce({0} < 2, None)",
+        )
+        return self._random.choice((*forms, *others)).format(value)
+
+    def _combination(self) -> str:
+        result, value = self._random.choice(self._results), self._fold()
+        return self._random.choice((f"{result}.combine({value})", f"{result}.array[0:1] += {value}"))
 
     def _add_components(self, shape: tuple[int, ...], arguments: list[Any], names: list[str]) -> None:
         """Buffers of elements, and of layers in front of the dimensions of the chunk."""
@@ -249,6 +279,8 @@ class _Drawer:
             return f"({pair[0]} {self._random.choice(_BINARY)} {pair[1]})"
         if kind < 0.7:
             return f"np.{self._random.choice(_CALLS)}({first}, {second})"
+        if kind < 0.73:
+            return f"({first} + {self._fold()})"
         if kind < 0.82:
             return f"np.{self._random.choice(_UNARY)}({first})"
         if kind < 0.84:
@@ -262,6 +294,8 @@ class _Drawer:
         return f"({first}) ** 2"
 
     def _line(self, number: int) -> tuple[str, list[str]]:
+        if self._results and self._random.random() < 0.15:
+            return self._combination(), []
         if (self._has_elements or self._has_layers) and self._random.random() < 0.15:
             return self._components(), []
         kind, name = self._random.random(), f"t{number}"

@@ -20,7 +20,7 @@ import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import CelerityWarning
 from tests.property.fused_programs import Program, draw, report_differences
-from tests.support.fused_kernels import Access, copies, differing, run_on_numpy
+from tests.support.fused_kernels import Access, Result, copies, differing, run_on_numpy
 
 
 def differences(program: Program) -> list[str]:
@@ -53,6 +53,8 @@ def _argument_of(one: Any, buffers: dict[int, celerity.Buffer[Any]]) -> Any:
     if not isinstance(one, Access):
         return one
     buffer = buffers[id(one.array)]
+    if isinstance(one, Result):
+        return celerity.reduction(buffer, one.op)
     mapper = access.all() if one.box is None else access.fixed(one.box)
     return buffer.read_write(mapper) if one.writable else buffer.read(mapper)
 

@@ -24,7 +24,7 @@ from tests.property.fused_programs import find, make_all
 from tests.support import fused_kernels
 from tests.support.fused_kernels import Given, Grid
 
-FIRST_SEED = 4_000_000
+FIRST_SEED = 4_100_000
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,10 @@ def _leave_out_the_last_blocks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fused_kernels, "begin_pass", begin_pass)
 
 
+def _begin_folds_at_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(celerity_py.fusion.folds, "identity_of", lambda _, dtype: dtype.type(1))
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -106,6 +110,7 @@ def _leave_out_the_last_blocks(patch: pytest.MonkeyPatch) -> None:
         _swap_sides_of_partial_assignments,
         _miss_partial_assignments,
         _leave_out_the_last_blocks,
+        _begin_folds_at_one,
     ],
 )
 def test_a_maker_with_a_mistake_is_found_out(

@@ -35,6 +35,13 @@ def parts_of(box: Sequence[tuple[int, int]], num_cuts: int) -> Iterator[list[int
         yield [end for interval in piece for end in interval]
 
 
+def numbered_parts_of(box: Sequence[tuple[int, int]], count: int) -> Iterator[list[int]]:
+    """The bounds of the parts of a pass with folds, along the last dimension, each with its number behind them."""
+    (low, high), rest = box[-1], [end for interval in box[:-1] for end in interval]
+    for number in reversed(range(count)):  # in any order
+        yield [*rest, low + (high - low) * number // count, low + (high - low) * (number + 1) // count, number]
+
+
 def run_on_cpu(compiled: CpuKernel, kernel: FusedCpuKernel, arguments: Sequence[Any], num_cuts: int = 1) -> None:
     """Run the passes of a kernel on the arrays of the arguments, and on scratch memory full of garbage."""
     arrays = [arguments[place].array for place in kernel.accesses]
@@ -50,7 +57,7 @@ def run_on_cpu(compiled: CpuKernel, kernel: FusedCpuKernel, arguments: Sequence[
         strides.extend(memory.strides)
     given = [np.array(values or [0], np.int64) for values in (addresses, strides, kernel.numbers)]
     given.append(kernel.scalars_of(arguments))
-    for address, box in zip(compiled.addresses, kernel.boxes, strict=True):
-        for part in parts_of(box, num_cuts):
+    for address, call in zip(compiled.addresses, kernel.calls, strict=True):
+        for part in numbered_parts_of(*call) if call.parts else parts_of(call.box, num_cuts):
             bounds = np.array(part or [0], np.int64)
             _FUNCTION(address)(*(values.ctypes.data for values in (*given, bounds)))

@@ -24,13 +24,14 @@ from celerity_py.fusion.calls import AccessArgument
 from celerity_py.fusion.cpu_kernels import FusedCpuKernel
 from celerity_py.fusion.kernels import FusedKernel, make
 from celerity_py.fusion.launches import PassLaunch
+from celerity_py.reductions.partial_results import Reducer, ReductionPort
 from celerity_py.submit.fused_targets import threads_of
 from celerity_py.vocabulary.buffer_records import BufferRecord
 from celerity_py.vocabulary.parts import Chunk
 from celerity_py.vocabulary.submissions import Site, Submission
 
 Array = np.ndarray[Any, Any]
-PRELUDE = Path(celerity_py.fusion.__file__).with_name("fused_tiles.cuh")
+PRELUDE = Path(celerity_py.fusion.__file__).with_name("fused_folds.cuh")
 COMPILER = shutil.which("g++") or "c++"
 #: A vector at an address that is no multiple of its size ends the process, as on a GPU.
 CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
@@ -57,6 +58,13 @@ class Access:
         return np.dtype((self.array.dtype, self.array.shape[len(self.shape) :]))
 
 
+@dataclass(frozen=True)
+class Result(Access):
+    """A reduction into a buffer of the test, in which its partial result lies."""
+
+    op: Any = "sum"
+
+
 def owner_of(function: Callable[..., Any]) -> Submission:
     return Submission("kernel", getattr(function, "__name__", "kernel"), function, [], None, sys._getframe())
 
@@ -77,7 +85,9 @@ def maker_arguments(arguments: Sequence[Any]) -> list[Any]:
     """What `make` gets for the arguments of a test."""
     records = _records(arguments)
     return [
-        AccessArgument(
+        ReductionPort(records[id(one.array)], one.op)
+        if isinstance(one, Result)
+        else AccessArgument(
             records[id(one.array)], one.box or Box([0] * len(one.shape), one.shape), one.declared, one.writable
         )
         if isinstance(one, Access)
@@ -99,7 +109,10 @@ def run_on_numpy(function: Callable[..., Any], box: Box, arguments: Sequence[Any
     records, owner = _records(arguments), owner_of(function)
     views: list[Any] = []
     for one in arguments:
-        if isinstance(one, Access):
+        if isinstance(one, Result):
+            port = ReductionPort(records[id(one.array)], one.op)
+            views.append(Reducer(one.array.reshape(port.shape), port, owner))
+        elif isinstance(one, Access):
             accessed = one.box or Box([0] * len(one.shape), one.shape)
             base = one.array[accessed.slices]
             base.flags.writeable = one.writable
@@ -261,9 +274,10 @@ def launch(
         blocks, threads, is_single = begin_pass(one, given)
         if one.wide_bounds is not None:
             num_wide += given.numbers[one.wide_bounds] < given.numbers[one.wide_bounds + 1]
+        text = kernel.text.partition(f"void {kernel.name}_{place}(")[2].partition("CELERITY_KERNEL")[0]
         if draws:  # there may be more blocks than needed, and less where the text has loops
             for axis in range(one.dims):
-                least = 1 if f"CELERITY_TILES({'xyz'[axis]}" in kernel.text else blocks[axis]
+                least = 1 if f"CELERITY_TILES({'xyz'[axis]}" in text or one.most_blocks else blocks[axis]
                 blocks[axis] = draws.randint(least, blocks[axis] + 1)
         content = given.block()
         run = getattr(library, f"run_{name or kernel.name}_{place}{'_single' if is_single else ''}")
@@ -296,7 +310,7 @@ def copies(arguments: Sequence[Any]) -> list[Any]:
     for one in arguments:
         if isinstance(one, Access):
             array = arrays.setdefault(id(one.array), one.array.copy())
-            result.append(Access(array, one.box, one.writable, one.declared, one.element_ndim))
+            result.append(replace(one, array=array))
         else:
             result.append(one)
     return result

@@ -87,6 +87,18 @@ std::int64_t fused_items::area() const {
 	return result;
 }
 
+std::vector<std::int64_t> fused_items::part(const std::int64_t number, const std::int64_t count) const {
+	auto result = bounds;
+	std::size_t cut = 0;
+	while(cut + 1 < dims() && extent(cut) < count) ++cut;
+	if(dims() > 0) {
+		result[2 * cut] = bounds[2 * cut] + extent(cut) * number / count;
+		result[2 * cut + 1] = bounds[2 * cut] + extent(cut) * (number + 1) / count;
+	}
+	if(parts > 0) result.push_back(number);
+	return result;
+}
+
 fused_kernel::fused_kernel(std::vector<fused_memory> memories, std::vector<fused_structure> structures, std::vector<fused_chunk> chunks)
     : m_memories(std::move(memories)), m_structures(std::move(structures)), m_chunks(std::move(chunks)) {
 	for(const auto& chunk : m_chunks) {
@@ -105,7 +117,7 @@ fused_kernel::layout fused_kernel::fill(const fused_chunk& chunk, const launch_o
 	out.begin();
 	small_vector<std::array<std::int64_t, 3>, 8> strides;
 	for(const auto& memory : m_memories) {
-		const array_place& place = launch.access_places[memory.access];
+		const array_place& place = memory.is_reduction ? launch.reduction_places[memory.access] : launch.access_places[memory.access];
 		strides.push_back(strides_of(place, memory.dims, memory.element_size_bytes));
 		auto address = reinterpret_cast<std::int64_t>(place.address);
 		for(std::uint32_t d = 0; place.array != nullptr && d < memory.dims; ++d) address -= place.array->min(d) * strides.back()[d];
@@ -150,10 +162,13 @@ std::optional<fused_grid> fused_kernel::begin_pass(const fused_items& items, con
 	}
 	const auto& shape = grid.is_single ? threads.single.value() : threads.tiles;
 	grid.threads = shape.block;
+	std::int64_t left = std::max<std::int64_t>(threads.most_blocks, 1);
 	for(std::size_t axis = 0; axis < 3; ++axis) {
 		const std::int64_t items_of_block = std::int64_t{shape.block[axis]} * shape.items[axis];
 		const std::int64_t blocks = (extents[axis] + items_of_block - 1) / items_of_block;
-		grid.blocks[axis] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, max_grid[axis]));
+		const std::int64_t most = threads.most_blocks == 0 ? max_grid[axis] : std::min(max_grid[axis], left);
+		grid.blocks[axis] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, most));
+		left /= grid.blocks[axis];
 	}
 	return grid;
 }

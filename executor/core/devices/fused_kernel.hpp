@@ -16,12 +16,13 @@
 
 namespace celerity {
 
-/// A memory of the kernel: the allocation of an access.
+/// A memory of the kernel: the allocation of an access, or the partial result of a reduction.
 struct fused_memory {
-	std::size_t access = 0; ///< among those of the task
+	std::size_t access = 0; ///< among those of the task, or reduction
 	std::uint32_t dims = 0; ///< of the buffer
 	std::size_t element_size_bytes = 0;
 	std::vector<std::int64_t> inner_strides; ///< of the dimensions of an element, in bytes
+	bool is_reduction = false;
 };
 
 /// Memory that lasts as long as the passes of a chunk, behind those of accesses.
@@ -51,6 +52,7 @@ struct fused_threads {
 	/// them lie the limits of vectors.
 	std::optional<std::size_t> wide_bounds = {};
 	std::optional<shape> single = {}; ///< of the function without vectors
+	std::uint32_t most_blocks = 0; ///< of the grid; 0: as many as there are tiles
 };
 
 /// x first
@@ -78,11 +80,15 @@ struct fused_structure {
 /// The items of a pass: half-open intervals, dimension 0 first; of GPUs those of the grid.
 struct fused_items {
 	std::vector<std::int64_t> bounds; ///< low and high per dimension
+	/// On CPU devices, in how many parts they are computed: the same on any number of cores. Each part gets its number. 0: in as many as suits the device.
+	std::int64_t parts = 0;
 
 	std::size_t dims() const { return bounds.size() / 2; }
 	std::int64_t extent(const std::size_t dim) const { return bounds[2 * dim + 1] - bounds[2 * dim]; }
 	/// None if an interval is empty.
 	std::int64_t area() const;
+	/// The bounds of one of `count` parts, which is cut along the first dimension that is long enough: whole rows where possible. Of numbered parts with the number.
+	std::vector<std::int64_t> part(std::int64_t number, std::int64_t count) const;
 };
 
 struct fused_chunk {

@@ -286,16 +286,16 @@ def test_a_task_may_not_be_submitted_while_a_function_is_traced() -> None:
 
 def test_what_is_not_fused_yet_runs_in_python_and_says_so() -> None:
     @celerity.fuse
-    def total(chunk: Any, u: Any, out: Any) -> None:
-        out.combine(u[chunk.box].sum())
+    def count(chunk: Any, u: Any, out: Any) -> None:
+        out.combine_at(u[chunk.box], 1)
 
     with celerity.Queue() as queue:
-        u = celerity.Buffer.from_array(np.arange(10.0))
-        out = celerity.Buffer((), np.float64)
+        u = celerity.Buffer.from_array(np.arange(10) % 3)
+        out = celerity.Buffer(3, np.int64)
         with pytest.warns(CelerityWarning, match="runs as a Python kernel"):
-            queue.parallel_for(10, total, u.read(access.one_to_one()), celerity.reduction(out, "sum"))
-        queue.parallel_for(10, total, u.read(access.one_to_one()), celerity.reduction(out, "sum"))
-        assert queue.fence(out).result() == 45.0
+            queue.parallel_for(10, count, u.read(access.one_to_one()), celerity.reduction(out, "sum"))
+        queue.parallel_for(10, count, u.read(access.one_to_one()), celerity.reduction(out, "sum"))
+        assert queue.fence(out).result().tolist() == [4, 3, 3]
 
 
 @pytest.mark.filterwarnings("ignore:.*runs as a Python kernel")

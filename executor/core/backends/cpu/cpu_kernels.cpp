@@ -20,19 +20,14 @@ void run_pass(const cpu_pass_function function, const fused_items& items, worker
 		function(reinterpret_cast<char* const*>(words), words + at.strides, words + at.numbers, reinterpret_cast<const char*>(words + at.scalars),
 		    bounds.data());
 	};
-	// Along the first dimension that is long enough, so that parts are whole rows where possible.
 	const std::int64_t most = std::min(static_cast<std::int64_t>(team.size()) * parts_per_thread, items.area() / least_items_per_part);
-	std::size_t cut = 0;
-	while(cut + 1 < items.dims() && items.extent(cut) < most) ++cut;
-	if(team.size() == 1 || items.dims() == 0 || most < 2) return call(items.bounds);
-	const std::int64_t count = std::min(most, items.extent(cut));
-	team.run(static_cast<std::size_t>(count), [&](const std::size_t part) {
-		auto bounds = items.bounds;
-		const auto number = static_cast<std::int64_t>(part);
-		bounds[2 * cut] = items.bounds[2 * cut] + items.extent(cut) * number / count;
-		bounds[2 * cut + 1] = items.bounds[2 * cut] + items.extent(cut) * (number + 1) / count;
-		call(bounds);
-	});
+	const std::int64_t count = items.parts > 0 ? items.parts : most;
+	if(items.parts == 0 && (team.size() == 1 || items.dims() == 0 || count < 2)) return call(items.bounds);
+	if(team.size() == 1 || count == 1) {
+		for(std::int64_t number = 0; number < count; ++number) call(items.part(number, count));
+		return;
+	}
+	team.run(static_cast<std::size_t>(count), [&](const std::size_t part) { call(items.part(static_cast<std::int64_t>(part), count)); });
 }
 
 } // namespace

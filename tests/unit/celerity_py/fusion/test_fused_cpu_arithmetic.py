@@ -36,7 +36,7 @@ _all_sheets = functools.cache(lambda: sheets(shares=True))
 
 def _run(sheet: Sheet, folder: Path) -> FusedCpuKernel:
     kernel = make_cpu_kernel(sheet.function, BOX, *sheet.arguments)
-    run_on_cpu(compile_for_cpu(kernel.text, kernel.name, len(kernel.boxes), folder=folder), kernel, sheet.arguments)
+    run_on_cpu(compile_for_cpu(kernel.text, kernel.name, len(kernel.calls), folder=folder), kernel, sheet.arguments)
     return kernel
 
 

@@ -33,7 +33,7 @@ def _smooth(chunk: Any, u: Any, v: Any) -> None:
 
 
 def _compile(kernel: FusedCpuKernel, folder: Path) -> compilation.CpuKernel:
-    return compile_for_cpu(kernel.text, kernel.name, len(kernel.boxes), folder=folder)
+    return compile_for_cpu(kernel.text, kernel.name, len(kernel.calls), folder=folder)
 
 
 def _not_again(text: str, names: list[str]) -> bytes:
@@ -90,7 +90,7 @@ def test_rows_are_computed_in_vectors_and_nothing_is_contracted(dtype: str, vect
 def test_the_text_of_a_kernel_depends_on_its_structure_alone() -> None:
     one, other = (make_cpu_kernel(_smooth, box, *_fields()) for box in (BOX, Box((2, 3), (5, 40))))
     assert one.text == other.text
-    assert (one.boxes, other.boxes) == ((((1, 9), (1, 49)),), (((2, 5), (3, 40)),))
+    assert (one.calls, other.calls) == (((((1, 9), (1, 49)), 0),), ((((2, 5), (3, 40)), 0),))
 
 
 def test_a_function_that_stores_nothing_has_no_pass(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _difference(function: Any, box: Box, arguments: Any, folder: Path, num_cuts: int) -> str:
     kernel = make_cpu_kernel(function, box, *arguments)
-    compiled = compile_for_cpu(kernel.text, kernel.name, len(kernel.boxes), folder=folder)
+    compiled = compile_for_cpu(kernel.text, kernel.name, len(kernel.calls), folder=folder)
     expected, found = copies(arguments), copies(arguments)
     run_on_numpy(function, box, expected)
     run_on_cpu(compiled, kernel, found, num_cuts)

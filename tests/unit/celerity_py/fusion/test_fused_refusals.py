@@ -222,7 +222,7 @@ def test_too_many_operations_are_refused_at_the_line_of_the_loop() -> None:
     [
         lambda chunk, u, v: v[chunk.box].cumsum(),
         lambda chunk, u, v: np.median(v[chunk.box]),
-        lambda chunk, u, v: np.add.reduce(v[chunk.box]),
+        lambda chunk, u, v: np.add.accumulate(v[chunk.box]),
         lambda chunk, u, v: np.exp(v[chunk.box].astype("F")),
         lambda chunk, u, v: v[chunk.box] + np.ones(5),
         lambda chunk, u, v: np.add(v[chunk.box], 1, where=True),

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""The folds of a pass as Python for numba. A part of the pass combines pieces of rows, and then the results of these.
+
+Additions of a piece are in any order, so that LLVM computes several at once. Sums of the pieces keep what each addition
+loses. A piece is short, so that the sum of a piece is nearly as good.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from celerity_py.fusion.folds import Fold
+
+#: Items of a piece. To begin and end one takes as long as a few items.
+PIECE: Final = 512
+
+
+def before(fold: Fold, place: int, identity: str) -> list[str]:
+    """What stands before the loops of a part. `place`: of the fold in its pass."""
+    return [f"f{place} = {identity}", *([f"e{place} = {identity}"] if _is_sum(fold) else [])]
+
+
+def in_pieces(low: str, high: str, loops: list[str], first: str, folds: dict[Fold, int]) -> list[str]:
+    """A loop over the pieces of a row. `loops`: over the items from `begin_piece` to `end_piece`."""
+    begins = [f"a{place} = i{place}" for place in folds.values()]
+    ends = [line for fold, place in folds.items() for line in _join(fold, place)]
+    return [
+        f"{first}_low, {first}_high = {low}, {high}",
+        f"for {first}_begin in range({first}_low, {first}_high, {PIECE}):",
+        *(f"    {line}" for line in (*begins, *loops, *ends)),
+    ]
+
+
+def take(fold: Fold, place: int, value: str, mask: str | None) -> list[str]:
+    """An item gives its element."""
+    line = f"a{place} = fold_{fold.operation}(a{place}, {value})"
+    return [line] if mask is None else [f"if {mask}:", f"    {line}"]
+
+
+def result_of(fold: Fold, place: int) -> str:
+    """The result of a part."""
+    return f"add_(f{place}, e{place})" if _is_sum(fold) else f"f{place}"
+
+
+def join(fold: Fold, first: str, second: str) -> str:
+    """Two results as one."""
+    return f"join_{fold.operation}({first}, {second})"
+
+
+def _join(fold: Fold, place: int) -> list[str]:
+    f, a, e, n = (f"{kind}{place}" for kind in "faen")
+    if not _is_sum(fold):
+        return [f"{f} = {join(fold, f, a)}"]
+    return [f"{n} = add_({f}, {a})", f"{e} = add_({e}, lost_({f}, {a}, {n}))", f"{f} = {n}"]
+
+
+def _is_sum(fold: Fold) -> bool:
+    return fold.operation == "add" and fold.value.dtype.kind == "f"

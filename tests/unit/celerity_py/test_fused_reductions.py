@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""Fused kernels that reduce: results of several devices are those of the same function as a Python kernel."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import celerity_py as celerity
+from celerity_py import access
+from celerity_py.errors import CelerityWarning, UsageError
+
+pytest.importorskip("numba")
+
+
+@pytest.fixture(autouse=True)
+def _is_fused() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CelerityWarning)
+        yield
+    celerity.configure(devices=None, check=None)
+
+
+def statistics(  # noqa: PLR0917 - a kernel
+    chunk: Any, u: Any, low: Any, high: Any, total: Any, counts: Any, some: Any
+) -> None:
+    """With a store in between, which the sums behind it see."""
+    b = chunk.box
+    low.combine(u[b].min())
+    high.combine(u[b].max())
+    u[b] = u[b] * 2
+    total.combine((u[b] * u[b]).sum())
+    counts.array[0:1] += (u[b] > 1).sum()
+    counts.array[1:2] += u[b].size
+    some.combine((u[b] == 0).any())
+
+
+def run(function: Any, array: np.ndarray[Any, Any], repetitions: int = 0) -> list[Any]:
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(array, name="u")
+        low, high = (celerity.Buffer((), array.dtype, name=name) for name in ("low", "high"))
+        total = celerity.Buffer.from_array(np.array([100.0], np.float64), name="total")
+        counts, some = celerity.Buffer(2, np.int64, name="counts"), celerity.Buffer((1, 1), bool, name="some")
+
+        def submit() -> None:
+            queue.parallel_for(
+                u.shape,
+                function,
+                u.read_write(access.one_to_one()),
+                celerity.reduction(low, "min"),
+                celerity.reduction(high, "max"),
+                celerity.reduction(total, "sum", include_current=True),
+                celerity.reduction(counts, "sum"),
+                celerity.reduction(some, "or"),
+            )
+
+        submit()
+        if repetitions:
+            queue.replay(queue.record(submit), repetitions)
+        return [queue.fence(one).result() for one in (u, low, high, total, counts, some)]
+
+
+def numbers(shape: tuple[int, int], *special: float) -> np.ndarray[Any, Any]:
+    array = np.random.default_rng(3).standard_normal(shape, dtype=np.float32)
+    array.reshape(-1)[: len(special)] = special
+    return array
+
+
+@pytest.mark.parametrize(
+    ("devices", "check", "array"),
+    [
+        ("cpu:1", False, numbers((90, 700))),
+        ("cpu:3", False, numbers((90, 700), 0.0, np.inf)),
+        ("cpu:3", False, numbers((2, 20))),
+        ("cpu:2", True, numbers((7, 50), 1.0, np.nan)),
+    ],
+)
+def test_fused_reductions_are_those_of_a_python_kernel(devices: str, check: bool, array: Any) -> None:
+    celerity.configure(devices=devices, check=check)
+    *exact, _, counts, some = run(celerity.fuse(statistics), array, 2)
+    *expected, _, expected_counts, expected_some = run(celerity.kernel(statistics), array, 2)
+    for one, other in zip(exact[:3], expected[:3], strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+    assert counts.tolist() == expected_counts.tolist()
+    assert some.tolist() == expected_some.tolist()
+
+
+def test_sums_are_as_good_as_those_of_numpy_and_the_same_in_each_run() -> None:
+    celerity.configure(devices="cpu:2")
+    array = numbers((90, 700))
+    found = {float(run(celerity.fuse(statistics), array)[3][0]) for _ in range(2)}
+    exact = 100 + ((array * 2).astype(np.float64) ** 2).sum()
+    assert len(found) == 1
+    assert found.pop() == pytest.approx(exact, rel=1e-7)
+
+
+def test_what_a_reducer_refuses_is_refused_at_the_submit() -> None:
+    @celerity.fuse
+    def whole(chunk: Any, u: Any, out: Any) -> None:
+        out.combine(u[chunk.box])
+
+    @celerity.fuse
+    def wide(chunk: Any, u: Any, out: Any) -> None:
+        out.combine(u[chunk.box].sum())
+
+    @celerity.fuse
+    def nothing(chunk: Any, u: Any, out: Any) -> None:
+        out.combine(u[1:1].max())
+
+    with celerity.Queue() as queue:
+        u, out = celerity.Buffer.from_array(np.ones(9)), celerity.Buffer((), np.int32, name="out")
+        for kernel, words in ((whole, "array of shape"), (wide, "of dtype float64 into"), (nothing, "no maximum")):
+            with pytest.raises(UsageError, match=words):
+                queue.parallel_for(9, kernel, u.read(access.one_to_one()), celerity.reduction(out, "sum"))
