@@ -1558,6 +1558,13 @@ class PlanningSettings:
     def program(self, arg: ProgramLog | None, /) -> None: ...
 
     @property
+    def loops(self) -> bool:
+        """Whether plain loops may repeat plans, if replays may."""
+
+    @loops.setter
+    def loops(self, arg: bool, /) -> None: ...
+
+    @property
     def templates(self) -> bool:
         """Whether replays may repeat plans."""
 

@@ -77,6 +77,7 @@ class TaskWindow:
 Backend: TypeAlias = Literal["auto", "cuda", "cpu"]
 LogLevel: TypeAlias = Literal["trace", "debug", "info", "warning", "error", "off"]
 Lookahead: TypeAlias = Literal["none", "auto", "infinite"]
+Record: TypeAlias = Literal["auto", "explicit"]
 Transport: TypeAlias = Literal["auto", "host", "direct"]
 Poll: TypeAlias = Literal["adaptive", "spin"]
 KernelOrder: TypeAlias = Literal["age", "path", "predecessors"]
@@ -89,6 +90,7 @@ class Settings(TypedDict, total=False):
     devices: str | int | Sequence[int] | None
     log_level: LogLevel | None
     lookahead: Lookahead | None
+    record: Record | None
     horizon_step: int | None
     horizon_max_parallelism: int | None
     run_ahead: int | None
@@ -239,6 +241,7 @@ class Configuration:
     devices: DeviceChoice = _setting(DeviceChoice(), _devices, is_own=True)  # noqa: RUF009 - a field
     log_level: str = _setting("warning", _choice(LogLevel), is_own=True)
     lookahead: str = _setting("auto", _choice(Lookahead), is_own=True)
+    record: str = _setting("auto", _choice(Record), is_own=True)
     horizon_step: int = _setting(4, _integer(1, 65536))
     horizon_max_parallelism: int = _setting(64, _integer(1, 65536))
     run_ahead: int = _setting(16, _integer(2, 65536), is_own=True)

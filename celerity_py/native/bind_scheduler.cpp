@@ -61,6 +61,7 @@ void bind_scheduler_settings(nb::module_& m) {
 	        "lookahead", [](const pipeline_settings& self) { return names_of<lookahead_mode>[static_cast<std::size_t>(self.lookahead)]; },
 	        [](pipeline_settings& self, const std::string& name) { self.lookahead = look_up<lookahead_mode>(name, "lookahead"); })
 	    .def_rw("program", &pipeline_settings::program, nb::arg().none())
+	    .def_rw("loops", &pipeline_settings::loops, "Whether plain loops may repeat plans, if replays may.")
 	    .def_rw("templates", &pipeline_settings::templates, "Whether replays may repeat plans.");
 }
 

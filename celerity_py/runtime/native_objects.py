@@ -199,6 +199,7 @@ def make_scheduler(
         link_grades=devices.link_grades,
         direct_ranks=direct_ranks,
         lookahead=settings.lookahead,
+        loops=settings.record == "auto",
         horizon_step=settings.horizon_step,
         horizon_max_parallelism=settings.horizon_max_parallelism,
         program=watchers.program,

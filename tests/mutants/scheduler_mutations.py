@@ -18,6 +18,10 @@ STATE = "scheduler/core/replay/graph_state.hpp"
 GRAPHS = "scheduler/core/replay/plan_graphs.hpp"
 REPLAYER = "scheduler/core/replay/replayer.cpp"
 TEMPLATES = "scheduler/core/replay/replay_template.cpp"
+REPEATER = "scheduler/core/replay/plan_repeater.cpp"
+STREAM = "scheduler/core/replay/task_stream.cpp"
+SEARCH = "scheduler/core/replay/loop_search.cpp"
+LOOPS = "scheduler/core/replay/loop_replayer.cpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
 CHUNKS = "scheduler/core/graphs/local_chunks.cpp"
@@ -427,7 +431,7 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "an instruction from a template depends on one that is too old by one",
-        REPLAYER,
+        REPEATER,
         "instruction_id(on.value + by.instructions)",
         "instruction_id(on.value + by.instructions - 1)",
     ),
@@ -445,7 +449,7 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "an instruction from a template does not depend on the last epoch, but on a later instruction",
-        REPLAYER,
+        REPEATER,
         "on == settled ? m_graphs.instructions.settled() : instruction_id(on.value + by.instructions)",
         "instruction_id(on.value + by.instructions)",
     ),
@@ -484,7 +488,7 @@ SCHEDULER_MUTATIONS = (
     ),
     Mutation(
         "a fence from a template writes into the memory of its first period",
-        REPLAYER,
+        REPEATER,
         "copy->destination = fence_destination;",
         "",
     ),
@@ -510,6 +514,66 @@ SCHEDULER_MUTATIONS = (
         "any stop passes for the recorded one",
         TEMPLATES,
         "&& a.fence_box == b.fence_box",
+        "",
+    ),
+    Mutation(
+        "a fence to a device from a template writes into the memory of its first period",
+        REPEATER,
+        "copy->destination.is_of_user()",
+        "copy->destination.memory == user_memory",
+    ),
+    Mutation(
+        "any fence of the loop passes for the next one",
+        STREAM,
+        " && a.fence_box == b.fence_box",
+        "",
+    ),
+    Mutation(
+        "another index space passes for that of the loop",
+        STREAM,
+        "&& a.geometry == b.geometry ",
+        "",
+    ),
+    Mutation(
+        "another mapper passes for that of the loop",
+        STREAM,
+        " && a.mapper == b.mapper",
+        "",
+    ),
+    Mutation(
+        "a loop with an epoch begins anywhere",
+        SEARCH,
+        "return !m_has_epoch || is_epoch_task(*planned);",
+        "return true;",
+    ),
+    Mutation(
+        "the graphs do not learn what has come from whole periods of a loop",
+        LOOPS,
+        "by != plan_position()",
+        "false && by != plan_position()",
+    ),
+    Mutation(
+        "the graphs do not learn what has come from the first tasks of a period of a loop",
+        LOOPS,
+        "if(num_legs == 0) return;",
+        "return;",
+    ),
+    Mutation(
+        "what a loop has repeated is handed over behind what follows it",
+        LOOPS,
+        "if(known == nullptr) return;\n\trelease();",
+        "if(known == nullptr) return;",
+    ),
+    Mutation(
+        "a template of a loop survives its buffers",
+        LOOPS,
+        "if(std::binary_search(buffers.begin(), buffers.end(), id)) drop(i);",
+        "",
+    ),
+    Mutation(
+        "any task passes for the next one of a loop",
+        LOOPS,
+        "|| !are_repeated(*leg.node, *submitted)",
         "",
     ),
     Mutation(

@@ -100,6 +100,13 @@ struct planned_stencil {
 	buffer_state& buffer() { return memory().at(buffer_id(1)); }
 	memory_state& on_device() { return buffer().memories[memory_of(device_id(0)).value]; }
 	replay_memory& replays() { return pipeline.m_replayer.m_memory; }
+	loop_replayer& loops() { return pipeline.m_loops; }
+	/// Of one task.
+	void add_loop() {
+		auto known = std::make_shared<loop_template>();
+		known->legs.resize(1);
+		loops().m_templates.push_back({std::move(known)});
+	}
 	void stage(const std::uint64_t raw, const instruction_id ready, const small_vector<instruction_id, 6>& uses) {
 		memory().m_staging[host_memory.value].push_back({allocation_id{host_memory, raw}, 4, 4, ready, uses});
 	}
@@ -248,6 +255,24 @@ const std::vector<contradiction> contradictions{
 	        p.add_template()->legs.push_back(leg);
         }},
     {"the legs of a template are a period", [](planned_stencil& p) { p.add_template()->length.tasks = 1; }},
+
+    // Templates of plain loops.
+    {"a search for a loop keeps plans from its first state on", [](planned_stencil& p) { p.loops().m_search.m_states.resize(1); }},
+    {"a search for a loop is bounded", [](planned_stencil& p) { p.loops().m_search.m_num_gathered = p.loops().m_search.m_period + 1; }},
+    {"the legs of a loop have all instructions",
+        [](planned_stencil& p) {
+	        loop_leg leg;
+	        leg.end.instructions = 1;
+	        p.loops().m_search.m_legs.push_back(leg);
+        }},
+    {"the current loop is the one used last",
+        [](planned_stencil& p) {
+	        p.add_loop();
+	        p.loops().m_current = p.loops().m_templates.back().known;
+	        p.add_loop();
+        }},
+    {"the next task of a loop belongs to it", [](planned_stencil& p) { p.loops().m_next = 1; }},
+    {"the templates of loops are bounded", [](planned_stencil& p) { p.loops().m_templates.resize(100); }},
 
     // The lookahead queue.
     {"all instructions are handed over", [](planned_stencil& p) { p.pipeline.m_batch.instructions.push_back(nullptr); }},

@@ -33,7 +33,7 @@ COPY_PATHS = (
 )
 REQUIRED_FEATURES = (
     *("a buffer per step", "a buffer per step, with fences", "a buffer per step, many steps"),
-    *("a gather per step", "a gather, cyclic", "replay of a task", "replay of several tasks"),
+    *("a gather per step", "a gather, cyclic", "replay of a task", "replay of several tasks", "a plain loop"),
     "periodic in some dimensions",
 )
 REQUIRED_PERCENT = 5

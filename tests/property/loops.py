@@ -161,9 +161,8 @@ def add_replays(generator: ProgramGenerator) -> None:
     draws = generator.draws
     recorded = [tasks for tasks in generator.recordings if _used_by(tasks) <= generator.live.keys()]
     if not recorded or chance(draws, 60):
-        recent = [step for step in generator.program.steps if isinstance(step, Kernel | HostTask)]
-        tasks = tuple(recent[-draws.integer(1, 4) :])
-        if not tasks or not _used_by(tasks) <= generator.live.keys():
+        tasks = _latest_tasks(generator)
+        if not tasks:
             return
         generator.recordings.append(tasks)
     else:
@@ -175,6 +174,28 @@ def add_replays(generator: ProgramGenerator) -> None:
         generator.program.steps.append(Replay(number, tasks, times))
         if is_stopping:
             choice(draws, [generator.add_epoch, generator.add_fence])()
+
+
+def add_plain_loop(generator: ProgramGenerator) -> None:
+    """The latest tasks again and again, one by one, with a fence or wait behind some of the repetitions."""
+    draws = generator.draws
+    tasks = _latest_tasks(generator)
+    if not tasks:
+        return
+    stop = choice(draws, [generator.add_epoch, generator.add_fence])
+    every, percent = choice(draws, [0, 0, 1, 3]), choice(draws, [0, 0, 5])
+    for number in range(1, weighted(draws, [(3, 12), (1, 24), (1, 4)]) + 1):
+        for task in tasks:
+            generator.submit(task)
+        if (every and number % every == 0) or chance(draws, percent):
+            stop()
+
+
+def _latest_tasks(generator: ProgramGenerator) -> tuple[Kernel | HostTask, ...]:
+    """Up to four; none if a buffer of theirs is gone."""
+    recent = [step for step in generator.program.steps if isinstance(step, Kernel | HostTask)]
+    tasks = tuple(recent[-generator.draws.integer(1, 4) :])
+    return tasks if _used_by(tasks) <= generator.live.keys() else ()
 
 
 def _used_by(tasks: tuple[Kernel | HostTask, ...]) -> set[int]:
@@ -209,9 +230,15 @@ def loop_features(program: Program) -> set[str]:
 
 
 def replay_features(program: Program) -> set[str]:
-    """Names of the kinds of replays of a program."""
+    """Names of the kinds of replays and plain loops of a program."""
     replays = [step for step in program.steps if isinstance(step, Replay)]
-    return {"replay of several tasks" if len(step.tasks) > 1 else "replay of a task" for step in replays}
+    features = {"replay of several tasks" if len(step.tasks) > 1 else "replay of a task" for step in replays}
+    submitted = [step for step in program.steps if isinstance(step, Kernel | HostTask)]
+    for period in range(1, 5):
+        repeats = [a == b for a, b in zip(submitted, submitted[period:], strict=False)]
+        if any(all(repeats[first : first + 3 * period]) for first in range(len(repeats) - 3 * period)):
+            features.add("a plain loop")
+    return features
 
 
 def _gather_key(kernel: Kernel) -> str:

@@ -19,7 +19,7 @@ from tests.property.access_choice import (
     writers_of,
 )
 from tests.property.draws import Draws, SeededDraws, chance, choice, weighted
-from tests.property.loops import StreamingLoop, add_rebuilt_gathers, add_replays
+from tests.property.loops import StreamingLoop, add_plain_loop, add_rebuilt_gathers, add_replays
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -120,7 +120,8 @@ class ProgramGenerator:
             (5, self.add_copy),
             (4, lambda: StreamingLoop(self).add()),
             (2, lambda: add_rebuilt_gathers(self)),
-            (3 if self.with_replays else 0, lambda: add_replays(self)),
+            (4 if self.with_replays else 0, lambda: add_replays(self)),
+            (3 if self.with_replays else 0, lambda: add_plain_loop(self)),
         ]
         for _ in range(weighted(self.draws, [(40, self.draws.integer(8, 16)), (1, 60)])):
             action = weighted(self.draws, actions)

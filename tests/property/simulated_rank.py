@@ -174,7 +174,7 @@ class SimulatedRank:
         settings = world.program.settings
         self.world = world
         self.rank = rank
-        self.context = RankContext(settings, rank, templates=world.has_templates)
+        self.context = RankContext(settings, rank, templates=world.has_templates, loops=world.has_templates)
         self.steps = deque(world.program.steps)
         self.has_ended = False
         self.is_shut_down = False

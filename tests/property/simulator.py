@@ -95,8 +95,9 @@ class World:
 
     @property
     def num_expanded(self) -> int:
-        """Repetitions of recordings from templates, of whose tasks and commands there are no records."""
-        return sum(rank.context.native.expanded_repetitions for rank in self.ranks)
+        """Repetitions of recordings, and tasks of plain loops, from templates: there are no records of their graphs."""
+        natives = [rank.context.native for rank in self.ranks]
+        return sum(native.expanded_repetitions + native.repeated_tasks for native in natives)
 
     def run(self) -> Counter[str]:
         """Returns how often each kind of instruction and each copy path occurred."""

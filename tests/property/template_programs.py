@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Replays with templates give the same instructions as without: random recordings, with ordinary tasks around them.
+"""Replays and plain loops with templates give the same instructions as without: random ones, with other tasks around.
 
 python -m tests.property.template_programs --programs 2000
 """
@@ -55,19 +55,42 @@ def with_replays(program: Program, source: Random) -> list[Step]:
                 )
             else:
                 steps.append(Replay(first + chosen, recordings[chosen], source.choice([1, 2, 3, 5, 9, 20, 40])))
+        if possible and source.random() < 0.3:
+            steps += plain_loop(recordings[source.choice(possible[-3:])], program, source)
     return steps
 
 
-def with_stops(replay: Replay, program: Program, source: Random) -> list[Step]:
-    """Replay again and again with the same waits and fences between, now and then with something else."""
+def plain_loop(body: tuple[Kernel | HostTask, ...], program: Program, source: Random) -> list[Step]:
+    """The tasks again and again, often with the same waits and fences between, now and then with something else."""
+    stops = random_stops(body, program, source) if source.random() < 0.5 else []
+    every = source.choice([1, 2, 5, 13])
+    disturbance = source.choice([0.0, 0.0, 0.05])
+    steps: list[Step] = []
+    for number in range(source.choice([8, 16, 32, 48])):
+        steps += body if source.random() >= disturbance else body[:-1]
+        if stops and number % every == every - 1:
+            steps += stops
+        if source.random() < disturbance:
+            steps += random_stops(body, program, source)
+    return steps
+
+
+def random_stops(tasks: tuple[Kernel | HostTask, ...], program: Program, source: Random) -> list[Step]:
+    """Waits, and fences of buffers of the tasks."""
     shapes = {step.number: step.shape for step in program.steps if isinstance(step, BufferDecl)}
     stops: list[Step] = []
     for _ in range(source.choice([1, 1, 2])):
         possible: list[Step] = [Epoch(), Epoch("barrier")]
-        for buffer in sorted(set().union(*map(uses, replay.tasks))):
+        for buffer in sorted(set().union(*map(uses, tasks))):
             box = tuple((0, source.randint(1, extent)) for extent in shapes[buffer])
-            possible.append(Fence(buffer, box, on_all=source.random() < 0.7))
+            possible.append(Fence(buffer, box, on_all=source.random() < 0.7, to_device=source.random() < 0.2))
         stops.append(source.choice(possible))
+    return stops
+
+
+def with_stops(replay: Replay, program: Program, source: Random) -> list[Step]:
+    """Replay again and again with the same waits and fences between, now and then with something else."""
+    stops = random_stops(replay.tasks, program, source)
     steps: list[Step] = []
     for _ in range(source.choice([3, 6, 12])):
         times = replay.times + (source.random() < 0.1)
@@ -81,7 +104,7 @@ class TwoPipelines:
     """One rank with templates, and the same one without."""
 
     def __init__(self, settings: Settings, rank: int = 0) -> None:
-        self.contexts = [RankContext(settings, rank, templates=templates) for templates in (True, False)]
+        self.contexts = [RankContext(settings, rank, templates=each, loops=each) for each in (True, False)]
         self.unreported: list[int] = []
 
     def apply(self, step: Step) -> None:
@@ -108,10 +131,10 @@ class TwoPipelines:
         assert notices[0] == notices[1], f"{step}: {notices[0]} instead of {notices[1]}"
         tasks = [context.native.take_tasks() for context in self.contexts]
         commands = [context.native.take_commands() for context in self.contexts]
-        if not isinstance(step, Replay | Epoch | Fence):  # a template makes neither, or later
-            for made, wanted in (tasks, commands):
-                numbers = {one["id"] for one in wanted}
-                assert [one for one in made if one["id"] in numbers] == wanted, f"{step}:\n{made}\n{wanted}"
+        for made, wanted in (tasks, commands):  # a template makes neither, or later
+            numbers = {one["id"] for one in wanted} & {one["id"] for one in made}
+            common = [[one for one in records if one["id"] in numbers] for records in (made, wanted)]
+            assert common[0] == common[1], f"{step}:\n{made}\n{wanted}"
         self.unreported += [one["task"] for one in found if one["kind"] in ("horizon", "epoch")]
 
     def report(self, count: int) -> None:
@@ -123,7 +146,13 @@ class TwoPipelines:
 
     @property
     def expanded(self) -> int:
+        """Repetitions of recordings that came from a template."""
         return int(self.contexts[0].native.expanded_repetitions)
+
+    @property
+    def repeated(self) -> int:
+        """Tasks of plain loops that did."""
+        return int(self.contexts[0].native.repeated_tasks)
 
 
 @dataclass
@@ -133,6 +162,10 @@ class Counts:
     """Programs of which a repetition was expanded from a template."""
     repetitions: int = 0
     expanded: int = 0
+    with_loops: int = 0
+    """Programs of which a plain loop came from a template."""
+    tasks: int = 0
+    repeated: int = 0
 
 
 def check_templates(program: Program, counts: Counts) -> None:
@@ -141,7 +174,7 @@ def check_templates(program: Program, counts: Counts) -> None:
     steps = with_replays(program, source)
     share = source.choice([0.0, 0.5, 1.0])
     idle_share = source.choice(IDLE_SHARES)
-    expanded = 0
+    expanded = repeated = 0
     for rank in range(program.settings.num_ranks):
         pipelines = TwoPipelines(program.settings, rank)
         try:
@@ -155,7 +188,11 @@ def check_templates(program: Program, counts: Counts) -> None:
             lines = "\n".join(map(str, steps))
             raise AssertionError(f"rank {rank}: {error}\n{program.settings}\n{lines}") from None
         expanded += pipelines.expanded
+        repeated += pipelines.repeated
     counts.programs += 1
+    counts.with_loops += repeated > 0
+    counts.tasks += program.settings.num_ranks * sum(isinstance(step, Kernel | HostTask) for step in steps)
+    counts.repeated += repeated
     counts.with_templates += expanded > 0
     counts.repetitions += program.settings.num_ranks * sum(step.times for step in steps if isinstance(step, Replay))
     counts.expanded += expanded

@@ -73,7 +73,8 @@ def native_mapper(mapper: Mapper, chunks: Sequence[UserBox], whole: UserBox, sha
 class RankContext:
     """One rank's generators. Takes the steps of a program one at a time."""
 
-    def __init__(self, settings: Settings, rank: int, *, templates: bool = True) -> None:
+    def __init__(self, settings: Settings, rank: int, *, templates: bool = True, loops: bool = False) -> None:
+        """`loops`: plain loops repeat plans. There are no records of their tasks and commands then."""
         self.settings = settings
         self.trace = Trace(rank)
         planning = _native.PlanningSettings(
@@ -91,6 +92,7 @@ class RankContext:
             horizon_step=settings.horizon_step,
             horizon_max_parallelism=settings.horizon_max_parallelism,
             templates=templates,
+            loops=loops,
             most_horizons_ahead=settings.most_horizons_ahead,
         )
         self.native = _native_testing.GraphContext(planning)

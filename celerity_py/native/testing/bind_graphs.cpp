@@ -99,7 +99,8 @@ class graph_context final : public instruction_sink {
 	nb::object take_notices() { return to_named(std::exchange(m_notices, {})); }
 
   private:
-	void check() const {
+	void check() {
+		m_pipeline.release();
 		if(m_validates) m_pipeline.validate();
 	}
 	template <typename Record>
@@ -141,6 +142,7 @@ void bind_graphs(nb::module_& m) {
 	    .def("replayed_batches", &graph_context::replayed_batches, "How many batches there were of each identity, in no order.")
 	    .def("replay", &graph_context::replay, "program"_a, "repetitions"_a, "Submits the tasks of the program again and again.")
 	    .def_prop_ro("expanded_repetitions", [](const graph_context& self) { return self.pipeline().counts().expanded_repetitions; })
+	    .def_prop_ro("repeated_tasks", [](const graph_context& self) { return self.pipeline().counts().repeated_tasks; })
 	    .def("next_submission", &graph_context::next_submission)
 	    .def("flush", &graph_context::flush)
 	    .def("notify_epoch_reached", &graph_context::notify_epoch_reached, "task"_a,

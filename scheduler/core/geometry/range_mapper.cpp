@@ -18,9 +18,7 @@ constexpr coordinate axes_shape = 1;
 /// Sorted by chunk, so that a lookup is a search; the graphs ask for the chunks mostly in this order, which the last hit makes one comparison.
 class chunk_table {
   public:
-	explicit chunk_table(range_mapper::table_type entries) : m_entries(std::move(entries)) {
-		std::sort(m_entries.begin(), m_entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-	}
+	explicit chunk_table(std::shared_ptr<const range_mapper::table_type> sorted) : m_table(std::move(sorted)), m_entries(*m_table) {}
 
 	const region& find(const box& chunk) const {
 		const std::size_t last = m_last_hit.load(std::memory_order_relaxed);
@@ -33,7 +31,8 @@ class chunk_table {
 	}
 
   private:
-	range_mapper::table_type m_entries;
+	std::shared_ptr<const range_mapper::table_type> m_table;
+	const range_mapper::table_type& m_entries;
 	mutable std::atomic<std::size_t> m_last_hit = 0; // only a hint; mappers are shared between threads
 
 	const region& hit(const std::size_t i) const {
@@ -261,7 +260,11 @@ range_mapper range_mapper::fixed(const region& where, const int dims) {
 }
 
 range_mapper range_mapper::from_table(table_type entries) {
-	return from_function([table = std::make_shared<const chunk_table>(std::move(entries))](const box& chunk, const box&) { return table->find(chunk); });
+	std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+	const auto sorted = std::make_shared<const table_type>(std::move(entries));
+	auto mapper = from_function([table = std::make_shared<const chunk_table>(sorted)](const box& chunk, const box&) { return table->find(chunk); });
+	mapper.m_table = sorted;
+	return mapper;
 }
 
 range_mapper range_mapper::from_function(function_type fn) {
@@ -362,6 +365,12 @@ void range_mapper::add_to(digest& out) const {
 	out.add(m_params);
 	out.add(m_options);
 	if(m_fixed != nullptr) out.add(*m_fixed);
+}
+
+bool operator==(const range_mapper& a, const range_mapper& b) {
+	const auto are_equal = [](const auto& one, const auto& other) { return one == other || (one != nullptr && other != nullptr && *one == *other); };
+	return a.m_kind == b.m_kind && a.m_dims == b.m_dims && a.m_params == b.m_params && a.m_options == b.m_options && are_equal(a.m_fixed, b.m_fixed)
+	       && (a.m_callable == b.m_callable || (a.m_table != nullptr && are_equal(a.m_table, b.m_table)));
 }
 
 std::string range_mapper::describe() const {

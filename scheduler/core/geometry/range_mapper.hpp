@@ -89,6 +89,9 @@ class range_mapper {
 	/// As the user would write it: "neighborhood(1, 1, shape='axes')".
 	std::string describe() const;
 
+	/// Whether both give the same results. Of two functions that are no tables, false.
+	friend bool operator==(const range_mapper& a, const range_mapper& b);
+
   private:
 	static constexpr std::size_t wrap_option = 1; ///< of a neighborhood: bit d if dimension d is periodic; absent: cut off at the buffer
 
@@ -98,6 +101,7 @@ class range_mapper {
 	point m_options = no_options;
 	std::shared_ptr<const region> m_fixed;
 	std::shared_ptr<const function_type> m_callable;
+	std::shared_ptr<const table_type> m_table; ///< of m_callable, sorted by chunk; null if it is no table
 
 	explicit range_mapper(const kind k) : m_kind(k) {}
 

@@ -31,13 +31,12 @@ void add_mapper(digest& out, const task& node, const buffer_access& access, cons
 	for(const box& chunk : shares.all()) out.add(whole_mapping(node, access, chunk));
 }
 
-std::uint64_t digest_of(const task& node, const std::size_t num_ranks) {
+std::uint64_t digest_without_values(const task& node, const std::size_t num_ranks) {
 	digest out;
 	out.add(static_cast<std::uint64_t>(node.kind));
 	out.add(node.name);
 	out.add(node.group);
 	out.add(node.code_digest);
-	out.add(node.values_digest);
 	const auto& geometry = node.geometry;
 	out.add(static_cast<std::uint64_t>(geometry.dims));
 	out.add(geometry.global);
@@ -206,8 +205,14 @@ program_log::program_log(const std::size_t num_ranks) : m_num_ranks(num_ranks), 
 void program_log::add_buffer(const buffer_info& info) { add(digest_of(info), std::make_shared<const buffer_info>(info), task_id{}); }
 
 program_log::task_entry program_log::entry_for(std::shared_ptr<const task> added) const {
-	const std::uint64_t digest = digest_of(*added, m_num_ranks);
+	const std::uint64_t digest = digest_without_values(*added, m_num_ranks);
 	return {digest, std::move(added)};
+}
+
+void program_log::add_task(const task_entry& entry, const task_id id) {
+	digest own(entry.digest_without_values);
+	own.add(entry.described->values_digest);
+	add(own.value(), entry.described, id);
 }
 
 void program_log::add(const std::uint64_t own, subject&& what, const task_id id) {

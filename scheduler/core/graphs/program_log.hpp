@@ -43,12 +43,12 @@ class program_log {
 	void add_buffer(const buffer_info& info);
 	/// A task as it enters the log.
 	struct task_entry {
-		std::uint64_t digest = 0;
+		std::uint64_t digest_without_values = 0;
 		std::shared_ptr<const task> described;
 	};
 	task_entry entry_for(std::shared_ptr<const task> added) const;
 	/// After the task graph has numbered it. The entry may be that of an equal task.
-	void add_task(const task_entry& entry, const task_id id) { add(entry.digest, entry.described, id); }
+	void add_task(const task_entry& entry, task_id id);
 
 	program_position latest() const;
 	/// The digest of the program up to this task; 0 if it is not known yet or any more.

@@ -60,6 +60,7 @@ class instruction_graph_generator {
 	void notify_epoch_reached(const task_id reached) { m_history.store.notify_epoch_reached(reached); }
 	/// There is a queue of this priority; as if it had submitted a task.
 	void announce(const queue_priority queue) { m_queues |= queue_set_of(queue); }
+	bool has_several_queues() const { return are_several(m_queues); }
 	/// Whether the instructions that are compiled now may become a template, or repeat one. If so, planning must not look at how far the execution is.
 	void set_repeating(const bool is_repeating) { m_is_repeating = is_repeating; }
 

@@ -203,6 +203,7 @@ void scheduler::run() {
 					handle_traced(pipeline, std::move(e));
 				}
 			}
+			pipeline.release();
 			flush_if_no_room(pipeline);
 			finish_replay_without_input(pipeline);
 			const auto busy_until = clock::now();

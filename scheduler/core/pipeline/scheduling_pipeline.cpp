@@ -22,7 +22,8 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
       m_graphs{task_graph(settings.horizons, std::move(observers.task), observers.notice),
           command_graph_generator(settings.capabilities.num_ranks, settings.capabilities.local_rank, std::move(observers.command)),
           instruction_graph_generator(settings.capabilities, std::move(observers.instruction), std::move(observers.notice))},
-      m_replayer(settings.templates, *this, m_graphs, m_program, m_sink, m_progress) {
+      m_replayer(settings.templates, *this, m_graphs, m_program, m_sink, m_progress),
+      m_loops(settings.templates && settings.loops, *this, m_graphs, m_program, m_sink, m_progress) {
 	auto initial = std::make_shared<task>();
 	initial->kind = task_kind::epoch;
 	initial->action = epoch_action::init;
@@ -31,7 +32,7 @@ scheduling_pipeline::scheduling_pipeline(const pipeline_settings& settings, inst
 }
 
 void scheduling_pipeline::create_buffer(const buffer_info& info) {
-	m_replayer.leave();
+	leave();
 	if(m_program != nullptr) m_program->add_buffer(info);
 	m_graphs.tasks.create_buffer(info);
 	m_graphs.commands.create_buffer(info);
@@ -39,8 +40,9 @@ void scheduling_pipeline::create_buffer(const buffer_info& info) {
 }
 
 void scheduling_pipeline::destroy_buffer(const buffer_id id) {
-	m_replayer.leave();
+	leave();
 	m_replayer.forget_buffer(id);
+	m_loops.forget_buffer(id);
 	m_graphs.tasks.destroy_buffer(id);
 	m_graphs.commands.destroy_buffer(id);
 	m_graphs.instructions.announce_destruction(id);
@@ -49,16 +51,22 @@ void scheduling_pipeline::destroy_buffer(const buffer_id id) {
 }
 
 void scheduling_pipeline::submit(std::shared_ptr<task> submitted) {
-	if(!m_replayer.take(submitted)) plan(std::move(submitted));
+	if(!m_replayer.take(submitted)) m_loops.submit(submitted);
+}
+
+void scheduling_pipeline::leave() {
+	m_replayer.leave();
+	m_loops.leave();
 }
 
 void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
 	m_graphs.instructions.set_repeating(m_replayer.is_repeating());
 	m_new_tasks.clear();
 	m_graphs.tasks.add(std::move(submitted), m_new_tasks);
-	if(m_program != nullptr && !m_replayer.is_catching_up()) { // before there are instructions that exchange something for it
+	if(m_program != nullptr && !is_catching_up()) { // before there are instructions that exchange something for it
 		auto entry = m_program->entry_for(m_new_tasks.front());
 		m_program->add_task(entry, entry.described->id);
+		m_loops.note(entry);
 		m_replayer.note(std::move(entry));
 	}
 	for(const auto& node : m_new_tasks) {
@@ -73,20 +81,21 @@ void scheduling_pipeline::plan(std::shared_ptr<task> submitted) {
 }
 
 void scheduling_pipeline::flush() {
-	m_replayer.leave();
+	leave();
 	m_held.emplace_back(flush_event{});
 	++m_num_flushing;
 	compile_ready();
 }
 
 void scheduling_pipeline::announce(const queue_priority queue) {
-	m_replayer.leave();
+	leave();
 	m_graphs.instructions.announce(queue);
 }
 
 void scheduling_pipeline::notify_epoch_reached(const task_id reached) {
 	m_graphs.instructions.notify_epoch_reached(reached);
 	m_replayer.notify_epoch_reached(reached);
+	m_loops.notify_epoch_reached(reached);
 }
 
 void scheduling_pipeline::hold(command&& cmd) {
@@ -142,15 +151,17 @@ void scheduling_pipeline::compile_or_destroy(held_event&& event) {
 
 void scheduling_pipeline::hand_over() {
 	if(m_batch.empty()) return;
-	if(m_replayer.is_catching_up()) return m_batch.instructions.clear();
+	if(is_catching_up()) return m_batch.instructions.clear();
 	m_progress.counts.instructions += m_batch.instructions.size();
 	m_replayer.note(m_batch.instructions);
+	m_loops.note(m_batch.instructions);
 	m_sink.submit(std::exchange(m_batch, instruction_batch{}));
 }
 
 void scheduling_pipeline::validate() const {
 	m_graphs.validate();
 	m_replayer.validate();
+	m_loops.validate();
 	ensure(m_batch.empty(), "all instructions are handed over");
 	ensure(!may_compile_next(), "commands are held for a reason");
 	std::size_t num_flushing = 0;

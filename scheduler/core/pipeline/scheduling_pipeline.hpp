@@ -12,6 +12,7 @@
 
 #include "base/names.hpp"
 #include "graphs/program_log.hpp"
+#include "replay/loop_replayer.hpp"
 #include "replay/pipeline_counts.hpp"
 #include "replay/plan_graphs.hpp"
 #include "replay/replayer.hpp"
@@ -33,6 +34,7 @@ struct pipeline_settings {
 	horizon_policy horizons;
 	lookahead_mode lookahead = lookahead_mode::automatic;
 	std::shared_ptr<program_log> program = nullptr; ///< the log that the ranks compare; null if there is no other rank
+	bool loops = true;     ///< repeats the plan of a plain loop likewise; only with templates
 	bool templates = true; ///< repeats the plan of a replay once it has become periodic; the instructions are the same without
 };
 
@@ -59,8 +61,11 @@ class scheduling_pipeline : private planner {
 	/// repetitions are left if they end no period of a template. Returns the number of repetitions that are planned.
 	std::uint32_t replay(const std::shared_ptr<const recorded_program>& program, const submission_id first, const std::uint32_t repetitions,
 	    const std::uint64_t site, const bool may_leave_rest) {
+		m_loops.leave();
 		return m_replayer.replay(program, first, repetitions, site, may_leave_rest);
 	}
+	/// Hands all instructions over but those of commands that are held back. To be called when there is no more input at present.
+	void release() { m_loops.release(); }
 	/// Compiles everything that is held back.
 	void flush();
 	/// There is a queue of this priority.
@@ -100,11 +105,15 @@ class scheduling_pipeline : private planner {
 	bool m_warned_cap = false;
 	planning_progress m_progress;
 	replayer m_replayer;
+	loop_replayer m_loops;
 	std::vector<std::shared_ptr<const task>> m_new_tasks;
 	std::vector<command> m_new_commands;
 	instruction_batch m_batch;
 
 	void plan(std::shared_ptr<task> submitted) override;
+	bool is_catching_up() const { return m_replayer.is_catching_up() || m_loops.is_catching_up(); }
+	/// Something else than a task or a replay follows.
+	void leave();
 	/// Appends the command to the lookahead queue, which `compile_ready` empties, often at once.
 	void hold(command&& cmd);
 	bool may_compile_next() const;

@@ -14,7 +14,8 @@ struct pipeline_counts {
 	std::uint64_t instructions = 0;
 	std::uint64_t lookahead_flushes = 0; ///< by a fence, an epoch, the user, or the scheduler
 	std::uint64_t expanded_repetitions = 0; ///< of recordings, from a template
-	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes, expanded_repetitions)
+	std::uint64_t repeated_tasks = 0; ///< of plain loops, from a template
+	CELERITY_FIELDS(tasks, horizons, commands, instructions, lookahead_flushes, expanded_repetitions, repeated_tasks)
 };
 
 /// How far planning has come.

@@ -55,7 +55,8 @@ bool are_equal_stops(const task& a, const task& b) {
 	if(a.kind != b.kind || a.action != b.action) return false;
 	if(a.kind == task_kind::epoch) return true;
 	return a.priority == b.priority && a.accesses.front().buffer == b.accesses.front().buffer && a.fence_box == b.fence_box
-	       && a.fence_on_all_ranks == b.fence_on_all_ranks && (a.fence_destination == allocation_id{}) == (b.fence_destination == allocation_id{});
+	       && a.fence_on_all_ranks == b.fence_on_all_ranks && a.fence_destination.memory == b.fence_destination.memory
+	       && a.fence_destination.is_null() == b.fence_destination.is_null();
 }
 
 void recorded_plan::add(const instruction& made) {
@@ -204,7 +205,7 @@ void replay_memory::forget_states() {
 }
 
 void replay_memory::drop(const std::size_t place, const std::uint64_t last_task) {
-	m_dropped.push_back({std::move(m_templates[place].known), last_task});
+	m_retired.add(std::move(m_templates[place].known), last_task);
 	m_templates.erase(m_templates.begin() + static_cast<std::ptrdiff_t>(place));
 }
 
@@ -229,11 +230,6 @@ void replay_memory::forget_buffer(const buffer_id id, const std::uint64_t last_t
 		const auto& buffers = m_templates[i].known->program->buffers;
 		if(std::find(buffers.begin(), buffers.end(), id) != buffers.end()) drop(i, last_task);
 	}
-}
-
-void replay_memory::notify_epoch_reached(const task_id reached) {
-	if(!m_dropped.empty()) std::erase_if(m_dropped, [this](const dropped_template& entry) { return entry.last_task < m_last_reached.value; });
-	m_last_reached = reached;
 }
 
 } // namespace celerity

@@ -14,6 +14,7 @@
 #include "base/arena.hpp"
 #include "base/ids.hpp"
 #include "graphs/program_log.hpp"
+#include "plan_repeater.hpp"
 #include "vocabulary/instruction.hpp"
 #include "vocabulary/plan_position.hpp"
 #include "vocabulary/task.hpp"
@@ -130,7 +131,7 @@ class replay_memory {
 	/// Throws std::logic_error if the state contradicts itself. For tests.
 	void validate() const;
 	void forget_buffer(buffer_id id, std::uint64_t last_task);
-	void notify_epoch_reached(task_id reached);
+	void notify_epoch_reached(const task_id reached) { m_retired.notify_epoch_reached(reached); }
 
   private:
 	/// A state, and the repetition or stop that has led to it.
@@ -145,10 +146,6 @@ class replay_memory {
 		unsigned num_misses = 0;                                                                 ///< since the last whole period
 		std::map<std::pair<std::size_t, std::uint32_t>, std::shared_ptr<const void>> identities{}; ///< by first leg and number
 	};
-	struct dropped_template {
-		std::shared_ptr<const replay_template> dropped;
-		std::uint64_t last_task; ///< the executor may look at its instructions until a later horizon or epoch
-	};
 
 	std::shared_ptr<recorded_plan> m_draft;
 	std::shared_ptr<const replay_template> m_current;
@@ -156,8 +153,7 @@ class replay_memory {
 	std::vector<seen_state> m_states;
 	program_state m_next_state;
 	std::vector<kept_template> m_templates; ///< the least recently used one first
-	std::vector<dropped_template> m_dropped;
-	task_id m_last_reached;
+	retired_templates m_retired;
 	std::size_t m_patience;
 	std::size_t m_pause = 0;
 	std::uint32_t m_since_stop = 0;  ///< repetitions since the last stop

@@ -5,10 +5,6 @@
 #include <bit>
 #include <cassert>
 #include <utility>
-#include <variant>
-
-#include "base/overloaded.hpp"
-#include "instruction_copies.hpp"
 
 namespace celerity {
 
@@ -210,37 +206,13 @@ bool replayer::expand_stop(const std::shared_ptr<task>& submitted) {
 void replayer::append_leg(const replay_template& known, const allocation_id fence_destination, instruction_batch& batch) {
 	const auto& leg = known.legs[m_memory.next_leg];
 	const auto by = m_graphs.position() + m_memory.ahead - known.start;
-	for(const auto& made : leg.plan->instructions) repeat(made, by, known.settled, fence_destination, batch);
+	m_repeater.repeat(leg.plan->instructions, by, known.settled, fence_destination, batch);
 	m_progress.counts.tasks += leg.length.submissions;
 	m_progress.counts.horizons += leg.plan->num_horizons;
 	m_progress.counts.commands += leg.length.commands;
 	m_progress.counts.instructions += leg.plan->instructions.size();
 	m_progress.released_horizons += leg.plan->num_horizons;
 	m_memory.advance();
-}
-
-void replayer::repeat(const instruction& known, const plan_position& by, const instruction_id settled, const allocation_id fence_destination,
-    instruction_batch& out) {
-	auto& store = m_graphs.instructions.store();
-	std::visit(overloaded{
-	               [&](const horizon_instruction& horizon) { store.open_bucket(task_id(horizon.task.value + by.tasks)); },
-	               [&](const epoch_instruction& epoch) { store.open_bucket(task_id(epoch.task.value + by.tasks)); },
-	               [](const auto&) {},
-	           },
-	    known.operation);
-	auto* const made = store.nodes().create<instruction>(known);
-	made->id.value += by.instructions;
-	made->key.task.value += by.tasks;
-	m_dependencies.clear();
-	for(const instruction_id on : known.dependencies) {
-		m_dependencies.push_back(on == settled ? m_graphs.instructions.settled() : instruction_id(on.value + by.instructions));
-	}
-	made->dependencies = store.nodes().copy(m_dependencies);
-	move_ids(store.nodes(), made->operation, by);
-	if(auto* const copy = std::get_if<copy_instruction>(&made->operation); copy != nullptr && copy->destination.memory == user_memory) {
-		copy->destination = fence_destination;
-	}
-	out.instructions.push_back(made);
 }
 
 void replayer::log_again(const recorded_plan& repetition, const plan_position& by, const std::uint64_t site) {
@@ -252,7 +224,7 @@ void replayer::log_again(const recorded_plan& repetition, const plan_position& b
 		}
 		auto described = std::make_shared<task>(*entry.described);
 		described->site = site;
-		m_log->add_task({entry.digest, std::move(described)}, id);
+		m_log->add_task({entry.digest_without_values, std::move(described)}, id);
 	}
 }
 

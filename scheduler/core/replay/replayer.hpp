@@ -11,6 +11,7 @@
 #include "graphs/program_log.hpp"
 #include "pipeline_counts.hpp"
 #include "plan_graphs.hpp"
+#include "plan_repeater.hpp"
 #include "replay_template.hpp"
 #include "vocabulary/instruction.hpp"
 #include "vocabulary/instruction_sink.hpp"
@@ -33,7 +34,8 @@ class replayer {
   public:
 	/// `log`: null if there is no other rank. Without templates, each repetition is planned.
 	replayer(bool uses_templates, planner& planner, plan_graphs& graphs, std::shared_ptr<program_log> log, instruction_sink& sink, planning_progress& progress)
-	    : m_uses_templates(uses_templates), m_planner(planner), m_graphs(graphs), m_log(std::move(log)), m_sink(sink), m_progress(progress) {}
+	    : m_uses_templates(uses_templates), m_planner(planner), m_graphs(graphs), m_log(std::move(log)), m_sink(sink), m_progress(progress),
+	      m_repeater(graphs) {}
 
 	replayer(const replayer&) = delete;
 	replayer& operator=(const replayer&) = delete;
@@ -74,7 +76,7 @@ class replayer {
 	bool m_is_catching_up = false;
 	bool m_is_repeating = false;
 	std::shared_ptr<const recorded_program> m_repeated; ///< the latest one, if only stops have come after its replay
-	std::vector<instruction_id> m_dependencies;         ///< scratch
+	plan_repeater m_repeater;
 
 	/// Something else than a repetition of a recording is about to be planned.
 	void end_replay();
@@ -93,9 +95,6 @@ class replayer {
 	bool expand_stop(const std::shared_ptr<task>& submitted);
 	/// `fence_destination`: of a fence.
 	void append_leg(const replay_template& known, allocation_id fence_destination, instruction_batch& batch);
-	/// Appends an instruction of a template, moved by so many ids. `settled` was the last epoch when the template was planned. Boxes and bindings are shared.
-	/// A copy to user memory goes to `fence_destination`.
-	void repeat(const instruction& known, const plan_position& by, instruction_id settled, allocation_id fence_destination, instruction_batch& out);
 	void log_again(const recorded_plan& repetition, const plan_position& by, std::uint64_t site);
 };
 
