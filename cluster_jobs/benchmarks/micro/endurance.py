@@ -180,7 +180,7 @@ def run_mixed(minutes: float, parts: int) -> Iterator[dict[str, Any]]:
         work = MixedWork(queue)
         for part in range(1, parts + 1):
             num_before, started = work.num_cycles, perf_counter()
-            while work.elapsed_s(begun) < 60 * minutes * part / parts:
+            while work.num_cycles == num_before or work.elapsed_s(begun) < 60 * minutes * part / parts:
                 for _ in range(20):
                     work.cycle()
             rate = (work.num_cycles - num_before) / (perf_counter() - started)
