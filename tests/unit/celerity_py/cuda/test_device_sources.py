@@ -138,7 +138,7 @@ def test_the_kernels_that_copy_and_exchange_compile(architecture: str) -> None:
 
 def _unit_of(kernels: Iterable[FusedKernel], coordinate: str) -> str:
     """Many fused kernels as one source, without the lines that include headers."""
-    headers = (PRELUDE.with_name(f"fused_{name}.cuh").read_text() for name in ("types", "operations", "tiles"))
+    headers = (PRELUDE.with_name(f"fused_{name}.cuh").read_text() for name in ("types", "operations", "tiles", "folds"))
     lines = [
         line for text in headers for line in text.splitlines() if not line.startswith(("#include", "#pragma once"))
     ]
