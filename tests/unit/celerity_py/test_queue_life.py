@@ -21,14 +21,14 @@ from tests.support.kernels import scale
 
 
 def test_the_runtime_ends_with_the_last_queue_and_starts_again() -> None:
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     first = celerity.Queue()
     with celerity.Queue() as second:
         first.close()
         second.wait()
         runtime = lifecycle.current()
     assert runtime.state.has_ended
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads  # those of earlier tests may have ended meanwhile
     with celerity.Queue():
         assert lifecycle.current() is not runtime
 
