@@ -20,7 +20,8 @@ from pathlib import PurePosixPath
 # Files, checkpoints and requests to stop take 960 lines of celerity_py: formats, and the host tasks that write.
 # To look at mappers in Python once per code takes 11 lines: submits with them are a tenth faster.
 # Plain loops that repeat their plans take 550 lines of the scheduler.
-BUDGETS = {"scheduler": 9610, "executor": 14860, "celerity_py": 29595}
+# Random numbers in fused kernels take 150 lines of celerity_py, half of them for numba.
+BUDGETS = {"scheduler": 9610, "executor": 14860, "celerity_py": 29720}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

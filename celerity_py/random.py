@@ -13,6 +13,7 @@ stream get the same bits: take another stream for each quantity and each step. A
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -35,13 +36,13 @@ __all__ = ["bits", "normal", "uniform"]
 Float = TypeVar("Float", np.float32, np.float64)
 
 _PIECE: Final = 1 << 14  # elements at a time, so that they stay in the cache of a core
-_ROUNDS: Final = 10
-_FACTORS: Final = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_KEY_STEPS: Final = 0x9E3779B9, 0xBB67AE85
+ROUNDS: Final = 10
+FACTORS: Final = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+KEY_STEPS: Final = 0x9E3779B9, 0xBB67AE85
 _WORD: Final = 0xFFFFFFFF
-_HALF: Final = np.uint64(32)
+HALF: Final = np.uint64(32)
 #: (pi / 2)**n / n! with alternating signs, from n = 21 down to 1; as in celerity_random.cuh.
-_SINE: Final = (
+SINE: Final = (
     *(2.571422892860474e-16, -4.377065467313742e-14, 6.0669357311061955e-12, -6.688035109811468e-10),
     *(5.692172921967927e-08, -3.598843235212085e-06, 0.00016044118478735983, -0.004681754135318688),
     *(0.07969262624616705, -0.6459640975062463, 1.5707963267948966),
@@ -156,13 +157,22 @@ _Call: TypeAlias = Literal["bits", "uniform", "normal"]
 _Array: TypeAlias = Any  # of NumPy, whose stubs know little of arithmetic with numbers
 
 
+class _Traced(threading.local):
+    """The function of a fused kernel that the thread traces."""
+
+    #: Makes the arrays of (call, box, seed and stream, dtype) in the place of this module.
+    make: Callable[..., Any] | None = None
+
+
+TRACED: Final = _Traced()
+
+
 def _make(call: _Call, where: Any, key: tuple[Any, Any], dtype: npt.DTypeLike, xp: Any) -> Any:
     box = where if isinstance(where, Box) else getattr(where, "box", None)
     if not isinstance(box, Box):
         raise ArgumentTypeError(f"random.{call}() takes the chunk of a kernel, or a box, not {where!r}.")
     if any(low < 0 for low in box.min):
         raise UsageError(f"random.{call}() takes global coordinates from 0, not the box {box}.")
-    seed, stream = (_key_word(call, name, word) for name, word in zip(("seed", "stream"), key, strict=True))
     kind = to_dtype(dtype, f"random.{call}()")
     if call != "bits" and kind not in {np.dtype(np.float32), np.dtype(np.float64)}:
         raise UsageError(f"random.{call}() makes float32 or float64, not {kind}. Convert them: .astype({kind.name!r}).")
@@ -170,6 +180,10 @@ def _make(call: _Call, where: Any, key: tuple[Any, Any], dtype: npt.DTypeLike, x
         xp = getattr(where, "xp", np)
     elif getattr(xp, "__name__", "") not in {"numpy", "cupy"}:
         raise ArgumentTypeError(f"random.{call}(xp=...) takes the module numpy or cupy, such as chunk.xp, not {xp!r}.")
+    words = dict(zip(("seed", "stream"), key, strict=True))
+    if TRACED.make is not None:
+        return TRACED.make(call, box, words, kind)
+    seed, stream = (key_word(call, name, word) for name, word in words.items())
     out = xp.empty((*box.shape, 4) if call == "bits" else box.shape, kind)
     if xp is not np:
         _fill_on_gpu(call, box, seed, stream, out)
@@ -179,7 +193,13 @@ def _make(call: _Call, where: Any, key: tuple[Any, Any], dtype: npt.DTypeLike, x
     return out
 
 
-def _key_word(call: str, name: str, given: Any) -> int:
+def key_word(call: str, name: str, given: Any) -> int:
+    """A seed or a stream, as a number.
+
+    Raises:
+        ArgumentTypeError: If it is no integer.
+        UsageError: If it is out of its range.
+    """
     try:
         word = to_int(given)
     except TypeError:
@@ -209,18 +229,18 @@ def _counter(box: Box) -> list[_Array]:
         coordinates = np.arange(low, high, dtype=np.uint64).reshape([-1 if d == dim else 1 for d in range(box.ndim)])
         counter[dim] = coordinates & np.uint64(_WORD)
         # A buffer has fewer than 2**63 elements, so at most one of its coordinates has more than 32 bits.
-        counter[3] = counter[3] ^ (coordinates >> _HALF)
+        counter[3] = counter[3] ^ (coordinates >> HALF)
     return [np.broadcast_to(word, box.shape) for word in counter]
 
 
 def _philox(words: list[_Array], *key: int) -> list[_Array]:
     """Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011)."""
     c0, c1, c2, c3 = words
-    for number in range(_ROUNDS):
-        k0, k1 = (np.uint64((word + number * step) & _WORD) for word, step in zip(key, _KEY_STEPS, strict=True))
-        a, b = _FACTORS[0] * c0, _FACTORS[1] * c2
-        c0, c1 = (b >> _HALF) ^ c1 ^ k0, b & np.uint64(_WORD)
-        c2, c3 = (a >> _HALF) ^ c3 ^ k1, a & np.uint64(_WORD)
+    for number in range(ROUNDS):
+        k0, k1 = (np.uint64((word + number * step) & _WORD) for word, step in zip(key, KEY_STEPS, strict=True))
+        a, b = FACTORS[0] * c0, FACTORS[1] * c2
+        c0, c1 = (b >> HALF) ^ c1 ^ k0, b & np.uint64(_WORD)
+        c2, c3 = (a >> HALF) ^ c3 ^ k1, a & np.uint64(_WORD)
     return [c0, c1, c2, c3]
 
 
@@ -269,8 +289,8 @@ def _log(x: _Array) -> _Array:
 def _sine(x: _Array) -> _Array:
     """The sine of x right angles, for 0 <= x <= 1, by its series."""
     square = x * x
-    total = np.full_like(x, _SINE[0])
-    for factor in _SINE[1:]:
+    total = np.full_like(x, SINE[0])
+    for factor in SINE[1:]:
         total = total * square + factor
     return x * total
 

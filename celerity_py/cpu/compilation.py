@@ -69,7 +69,8 @@ def _key_of(text: str) -> str:
 @functools.cache
 def _fixed_key() -> str:
     own = Path(__file__)
-    sources = [path.read_text() for path in (own, own.with_name("operations.py"), own.with_name("folds.py"))]
+    names = ("compilation.py", "operations.py", "folds.py", "random_numbers.py", "../random.py")
+    sources = [(own.parent / name).read_text() for name in names]
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
     settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
     return repr([*sources, *versions, *settings, *_processor()])
@@ -95,9 +96,9 @@ def translate(text: str, names: list[str]) -> tuple[list[str], Any]:
     from llvmlite import binding
     from numba.core import types
 
-    from celerity_py.cpu import folds, operations
+    from celerity_py.cpu import folds, operations, random_numbers
 
-    space = vars(folds) | vars(operations)
+    space = vars(random_numbers) | vars(folds) | vars(operations)
     exec(compile(text, "<fused kernel>", "exec"), space)  # noqa: S102 - our own text
     signature = types.void(*[types.voidptr] * _NUM_PARAMETERS)
     functions = [numba.cfunc(signature, nopython=True, error_model="numpy")(space[name]) for name in names]

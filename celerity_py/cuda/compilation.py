@@ -25,7 +25,10 @@ _HEADER_NAMES: Final = (
     "celerity_random.cuh",
 )
 #: Every fused kernel does so with the last one, which includes the others.
-_FUSED_HEADER_NAMES: Final = ("fused_types.cuh", "fused_operations.cuh", "fused_tiles.cuh", "fused_folds.cuh")
+_FUSED_HEADER_NAMES: Final = (
+    *("fused_types.cuh", "fused_operations.cuh", "celerity_random.cuh", "fused_random.cuh"),
+    *("fused_tiles.cuh", "fused_folds.cuh"),
+)
 _FUSION: Final = Path(__file__).parent.parent / "fusion"
 _BASE_OPTIONS: Final = ("-std=c++17", "--device-as-default-execution-space")
 
@@ -104,7 +107,8 @@ def headers() -> dict[bytes, bytes]:
 @functools.cache
 def fused_headers() -> dict[bytes, bytes]:
     """The same for fused kernels."""
-    return {name.encode(): (_FUSION / name).read_bytes() for name in _FUSED_HEADER_NAMES}
+    folders = {name: Path(__file__).parent if name in _HEADER_NAMES else _FUSION for name in _FUSED_HEADER_NAMES}
+    return {name.encode(): (folder / name).read_bytes() for name, folder in folders.items()}
 
 
 # ---- the compiler

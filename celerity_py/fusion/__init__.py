@@ -24,6 +24,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
       calls        the real chunk, symbolic views and scalars
         functions    NumPy's functions, and chunk.xp
         type_questions whether a function asks for more than the values of numbers
+        random_arrays celerity.random
         reducers     the partial results of reductions
         arrays       operators, references, assignments
           array_folds  sums and extrema, of few elements or by a fold

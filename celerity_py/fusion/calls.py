@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,11 +18,13 @@ from celerity_py.fusion.functions import SymbolicModule, full
 from celerity_py.fusion.memories import Memory
 from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as, trace_call
 from celerity_py.fusion.nodes import ItemIndex
+from celerity_py.fusion.random_arrays import random_array
 from celerity_py.fusion.reducers import SymbolicReducer
 from celerity_py.fusion.scalars import Parameter, SymbolicScalar
 from celerity_py.fusion.storages import BufferStorage
 from celerity_py.fusion.trace import Trace
 from celerity_py.fusion.type_questions import asks_for_types
+from celerity_py.random import TRACED
 from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.scheduler.errors import ReadOnlyAccess, UsageError
 from celerity_py.vocabulary.hidden_mistakes import forget, refuse_hidden
@@ -160,6 +163,7 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
         else:
             trace.needed.add(position)
             symbolic.append(argument)
+    TRACED.make = functools.partial(random_array, trace)
     try:
         returned = trace_call(owner.describe(), function, SymbolicChunk(trace, box, global_box), *symbolic)
         for one in symbolic:
@@ -169,6 +173,7 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
         forget(owner)
         raise
     finally:
+        TRACED.make = None
         trace.close()
     refuse_hidden(owner)
     if isinstance(returned, SymbolicScalar) or (isinstance(returned, SymbolicArray) and returned.is_new):

@@ -3,7 +3,7 @@
 // each. It loads what its items share once, into registers, and as vectors where addresses are aligned.
 #pragma once
 
-#include "fused_operations.cuh"
+#include "fused_random.cuh"
 
 #ifdef __CUDACC__
 #define CELERITY_UNROLL _Pragma("unroll")

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+import celerity_py
 from celerity_py import Box
 from celerity_py.fusion.kernels import FusedKernel
 from celerity_py.fusion.mistakes import NotTakenError
@@ -60,7 +61,7 @@ class Program:
     boxes: tuple[Box, ...]
 
     def function(self) -> Any:
-        space: dict[str, Any] = {"np": np}
+        space: dict[str, Any] = {"np": np, "celerity": celerity_py}
         exec(compile(self.text, f"<program {self.seed}>", "exec"), space)
         return space["f"]
 
@@ -83,6 +84,8 @@ class _Drawer:
         self._scalars: list[str] = []
         self._results: list[str] = []
         self._has_elements = self._has_layers = False
+        #: What few functions do is in every fourth one, so that the others stay as they are when something comes to it.
+        self._has_more = seed % 4 == 3
 
     def program(self) -> Program:
         choose = self._random
@@ -249,9 +252,20 @@ class _Drawer:
         value = ", value=1" if mode == "constant" and self._random.random() < 0.5 else ""
         return f'{self._random.choice(self._views)}.padded(b, {halo}, mode="{mode}"{value})[{index}]'
 
+    def _numbers(self) -> str:
+        """Random ones."""
+        where = self._random.choice(("chunk", self._box()))
+        key = f"3, {self._random.choice(('7', *self._scalars, 'b.shape[0]'))}"
+        name = self._random.choice(("uniform", "normal", "bits"))
+        if name == "bits":
+            return f"celerity.random.bits({where}, {key})[..., {self._random.randrange(4)}]"
+        return f"celerity.random.{name}({where}, {key}, dtype='{self._random.choice(('f4', 'f8'))}')"
+
     def _operand(self, is_array: bool = True) -> str:
         if self._random.random() < 0.06:
             return self._padded()
+        if self._has_more and self._random.random() < 0.15:
+            return self._numbers()
         if self._has_elements and self._random.random() < 0.08:
             return f"e[{self._box()}].sum(axis=-1)"
         kind = self._random.random() * (0.85 if is_array else 1)

@@ -118,5 +118,5 @@ def test_a_maker_with_a_mistake_is_found_out(
 ) -> None:
     mistake(monkeypatch)
     seeds = itertools.count(FIRST_SEED)
-    units = (find(make_all(seeds, 8)[0], tmp_path, f"unit{turn}") for turn in range(6))  # most are found by the first
+    units = (find(make_all(seeds, 8)[0], tmp_path, f"unit{turn}") for turn in range(12))  # most are found by the first
     assert any(unit.differences for unit in units)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from celerity_py import Box
+from celerity_py import Box, random
 from tests.support.fused_kernels import Access
 
 SHAPE = (9, 11)
@@ -274,3 +274,11 @@ def an_element_is_kept(chunk: Any, u: Any, v: Any) -> None:
     old = u[3, 4] * 2
     u[chunk.box] = v[chunk.box]
     v[6, 4] = old
+
+
+@case(U, Access(_numbers("f8")), Access(np.zeros((*SHAPE, 4), np.uint32), element_ndim=1), 7)
+def random_numbers_of_a_step(chunk: Any, u: Any, v: Any, words: Any, step: int) -> None:
+    b = chunk.box
+    u[b] = random.uniform(chunk, 1, step) - random.normal(b.shift(0, 1), 1, step)
+    v[b] = random.uniform(chunk, 2, stream=step + 1, dtype=float) - random.normal(chunk, 2, step, dtype="f8")
+    words[b] = random.bits(chunk, 2**32 - 1, step * step)

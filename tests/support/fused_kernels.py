@@ -33,9 +33,11 @@ from celerity_py.vocabulary.submissions import Site, Submission
 Array = np.ndarray[Any, Any]
 PRELUDE = Path(celerity_py.fusion.__file__).with_name("fused_folds.cuh")
 COMPILER = shutil.which("g++") or "c++"
+#: Of headers that other kernels have as well.
+INCLUDES = (f"-I{Path(celerity_py.fusion.__file__).parent.parent / 'cuda'}",)
 #: A vector at an address that is no multiple of its size ends the process, as on a GPU.
 CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
-FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w", *CHECKS)
+FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w", *INCLUDES, *CHECKS)
 
 
 @dataclass(frozen=True)

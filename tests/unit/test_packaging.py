@@ -25,6 +25,7 @@ HEADERS = (
     "executor/core/devices/kernel_layouts.cuh",
     "fusion/fused_folds.cuh",
     "fusion/fused_operations.cuh",
+    "fusion/fused_random.cuh",
     "fusion/fused_tiles.cuh",
     "fusion/fused_types.cuh",
     "reductions/cuda_reductions.cuh",
@@ -47,7 +48,7 @@ INSTALLED = {
         words
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
-    "celerity_py/cpu": "__init__ compilation folds operations",
+    "celerity_py/cpu": "__init__ compilation folds operations random_numbers",
     "celerity_py/cuda": """
         __init__ binder compilation contexts device_arrays launches library_streams mixed_arrays
         signatures small_copies turns
@@ -56,7 +57,7 @@ INSTALLED = {
     "celerity_py/fusion": """
         __init__ array_folds arrays calls coordinates cpu_emission cpu_folds cpu_kernels emission folds functions
         interiors item_emission kernels launches lowering memories mistakes nodes operations ordering planning plans
-        reducers scalars storages stores structures tiling trace type_questions walks
+        random_arrays reducers scalars storages stores structures tiling trace type_questions walks
     """,
     "celerity_py/io": "__init__ checkpoints loading publishing restoring saving stops writing",
     "celerity_py/kept_kernels": "__init__ kernel_folder results",

@@ -117,6 +117,31 @@ def test_the_numbers_are_the_same_on_any_split(queue: celerity.Queue, name: str,
     np.testing.assert_array_equal(queue.fence(u).result(10), whole)
 
 
+def test_fused_kernels_have_the_same_numbers_for_each_step() -> None:
+    pytest.importorskip("numba")
+    far = Box((2**40, 2**32 - 5, 7), (2**40 + 2, 2**32 + 5, 8))
+
+    @celerity.fuse
+    def draw(chunk: Any, bits: Any, numbers: Any, seed: int, step: Any) -> None:
+        box = Box((2**40, 2**32 - 5, 7), (2**40 + 2, 2**32 + 5, 8))
+        bits[:] = random.bits(box, seed, step)
+        numbers[:] = random.normal(box, seed, step + 1, dtype=float)
+
+    with celerity.Queue() as queue:
+        bits, numbers = celerity.Buffer(far.shape, np.uint32, element=(4,)), celerity.Buffer(far.shape, float)
+        given = bits.write(access.all()), numbers.write(access.all())
+        for step in (4, 2**32 - 2):
+            queue.parallel_for(1, draw, *given, 7, step)
+            assert not draw.why_not
+            np.testing.assert_array_equal(queue.fence(bits).result(), random.bits(far, 7, step))
+            np.testing.assert_array_equal(queue.fence(numbers).result(), random.normal(far, 7, step + 1, dtype=float))
+        assert len(draw.made) == 1  # one text for both
+        with pytest.raises(UsageError, match=r"stream=4294967296\): from 0 to 2\*\*32 - 1"):
+            queue.parallel_for(1, draw, *given, 7, 2**32 - 1)
+        with pytest.raises(ArgumentTypeError, match=r"takes an integer, not 2\.5"):
+            queue.parallel_for(1, draw, *given, 7, 2.5)
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_large_box_has_the_numbers_of_its_parts(name: str) -> None:
     make = MAKERS[name]

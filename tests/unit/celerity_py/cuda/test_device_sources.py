@@ -24,7 +24,7 @@ from celerity_py.reductions.ordered_reductions import _kernel_for
 from tests.property.fused_programs import make_all
 from tests.support.fused_cases import BOX as CASE_BOX
 from tests.support.fused_cases import CASES
-from tests.support.fused_kernels import PRELUDE, make_kernel
+from tests.support.fused_kernels import make_kernel
 from tests.support.fused_sheets import BOX as SHEET_BOX
 from tests.support.fused_sheets import conversions, products_of_complex_numbers, sheets
 from tests.support.partial_results import CASES as REDUCTIONS
@@ -138,7 +138,7 @@ def test_the_kernels_that_copy_and_exchange_compile(architecture: str) -> None:
 
 def _unit_of(kernels: Iterable[FusedKernel], coordinate: str) -> str:
     """Many fused kernels as one source, without the lines that include headers."""
-    headers = (PRELUDE.with_name(f"fused_{name}.cuh").read_text() for name in ("types", "operations", "tiles", "folds"))
+    headers = (text.decode() for text in compilation.fused_headers().values())
     lines = [
         line for text in headers for line in text.splitlines() if not line.startswith(("#include", "#pragma once"))
     ]
