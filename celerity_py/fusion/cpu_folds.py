@@ -49,7 +49,7 @@ def join(fold: Fold, first: str, second: str) -> str:
 
 
 def _join(fold: Fold, place: int) -> list[str]:
-    f, a, e, n = (f"{kind}{place}" for kind in "faen")
+    f, a, e, n = (f"{kind}{place}" for kind in "faet")  # n0 is a number of the launch
     if not _is_sum(fold):
         return [f"{f} = {join(fold, f, a)}"]
     return [f"{n} = add_({f}, {a})", f"{e} = add_({e}, lost_({f}, {a}, {n}))", f"{f} = {n}"]

@@ -98,6 +98,21 @@ def test_sums_are_as_good_as_those_of_numpy_and_the_same_in_each_run() -> None:
     assert found.pop() == pytest.approx(exact, rel=1e-7)
 
 
+def test_sums_of_elements_far_from_each_other_are_taken() -> None:
+    """The kernel has numbers of its own for the distance."""
+
+    @celerity.fuse
+    def correlate(chunk: Any, u: Any, out: Any) -> None:
+        b = chunk.box & u.shape_box.shift(-20)
+        out.combine((u[b] * u[b.shift(20)]).sum())
+
+    array = np.arange(2000.0)
+    with celerity.Queue() as queue:
+        u, out = celerity.Buffer.from_array(array), celerity.Buffer((), np.float64)
+        queue.parallel_for(2000, correlate, u.read(access.all()), celerity.reduction(out, "sum"))
+        assert queue.fence(out).result() == (array[20:] * array[:-20]).sum()
+
+
 def test_what_a_reducer_refuses_is_refused_at_the_submit() -> None:
     @celerity.fuse
     def whole(chunk: Any, u: Any, out: Any) -> None:
