@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from celerity_py._native import Box
+from celerity_py.formats.disk import sync
 from celerity_py.formats.libraries import ELEMENT, require, split_element
 from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.scheduler.errors import UsageError
@@ -57,6 +58,7 @@ class Hdf5:
         """See `Format`."""
         with require("h5py", path).File(path, "r+") as file:
             file[name][box.slices or ...] = contents
+        sync(path)
 
     def describe(self, path: Path) -> tuple[dict[str, StoredArray], dict[str, Any]]:
         """See `Format`."""

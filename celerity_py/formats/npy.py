@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import io
 import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from celerity_py._native import Box
+from celerity_py.formats.disk import bytes_of, write_whole
 from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.scheduler.errors import UsageError
+
+#: Of a file of version 2: a magic number, the version, and the length of the rest of the header.
+_PREFIX: Final = struct.Struct("<8sI")
 
 
 class Npy:
@@ -35,17 +41,20 @@ class Npy:
     def create(self, path: Path, arrays: Mapping[str, StoredArray], attrs: Mapping[str, Any], num_writers: int) -> None:
         """See `Format`."""
         (array,) = arrays.values()
+        header = _header(array.dtype, array.extents)
         with path.open("wb") as file:
-            start = _write_header(file, array.dtype, array.extents)
-            file.truncate(start + array.row_bytes * array.num_rows)
+            file.write(header)
+            file.truncate(len(header) + array.row_bytes * array.num_rows)
 
     def write(self, path: Path, name: str, box: Box, contents: npt.NDArray[Any]) -> None:
         """See `Format`."""
         with path.open("r+b") as file:
-            _read_header(file)
-            if box.ndim:
-                file.seek(box.min[0] * (contents.nbytes // len(contents)), os.SEEK_CUR)
-            file.write(_bytes_of(contents))
+            start = file.read(_PREFIX.size)
+            row = box.min[0] * (contents.nbytes // len(contents)) if box.ndim else 0
+            file.seek(_PREFIX.unpack(start)[1] + row, os.SEEK_CUR)
+            file.write(bytes_of(contents))
+            file.flush()
+            os.fsync(file.fileno())
 
     def describe(self, path: Path) -> tuple[dict[str, StoredArray], dict[str, Any]]:
         """See `Format`."""
@@ -63,23 +72,11 @@ class Npy:
 
 def write_npy(path: Path, contents: npt.NDArray[Any]) -> None:
     """Write a whole file, and wait until the disk has it."""
-    with path.open("wb") as file:
-        _write_header(file, contents.dtype, contents.shape)
-        file.write(_bytes_of(contents))
-        file.flush()
-        os.fsync(file.fileno())
+    write_whole(path, bytes_of(contents), _header(contents.dtype, contents.shape))
 
 
-def _write_header(file: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    file = io.BytesIO()
     np.lib.format.write_array_header_2_0(file, described)
-    return int(file.tell())
-
-
-def _read_header(file: Any) -> None:
-    np.lib.format.read_magic(file)
-    np.lib.format.read_array_header_2_0(file)
-
-
-def _bytes_of(contents: npt.NDArray[Any]) -> memoryview:
-    return np.ascontiguousarray(contents).reshape(-1).view(np.uint8).data
+    return file.getvalue()

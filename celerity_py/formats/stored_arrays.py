@@ -78,10 +78,10 @@ class Format(Protocol):
         """So many rows, from a multiple of their number on, have one writer."""
 
     def create(self, path: Path, arrays: Mapping[str, StoredArray], attrs: Mapping[str, Any], num_writers: int) -> None:
-        """Make a file with arrays of zeros."""
+        """Make a file with arrays of zeros. It need not be on the disk yet."""
 
     def write(self, path: Path, name: str, box: Box, contents: npt.NDArray[Any]) -> None:
-        """Write whole rows of an array."""
+        """Write whole rows of an array, and wait until the disk has them."""
 
     def describe(self, path: Path) -> tuple[dict[str, StoredArray], dict[str, Any]]:
         """The arrays of a file by name, and its attributes."""

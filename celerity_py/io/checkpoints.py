@@ -21,9 +21,10 @@ import numpy as np
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer
 from celerity_py.formats.choice import to_path
+from celerity_py.formats.disk import write_whole
 from celerity_py.formats.npy import write_npy
 from celerity_py.formats.stored_arrays import StoredArray
-from celerity_py.io.publishing import Partial, explained, remove, sync
+from celerity_py.io.publishing import Partial, explained, remove
 from celerity_py.io.saving import check_attrs
 from celerity_py.io.writing import (
     FilesOfRun,
@@ -170,15 +171,14 @@ class CheckpointWriter:
             state = value.state() if callable(getattr(value, "state", None)) else value
             with explained(f'rank {rank} cannot write "{name}" to {self._path}', self._remedy):
                 if state is not None:
-                    _write_synced(place / file_of(name, rank, "pickle"), pickle.dumps(state))
+                    write_whole(place / file_of(name, rank, "pickle"), pickle.dumps(state))
 
     def finish(self, attempt: int) -> None:
         """See `Writer`."""
         partial = Partial(self._path, attempt)
         manifest = {"layout": LAYOUT, **self._told, "arrays": self._describe()}
         with explained(f"rank 0 cannot finish {self._path}", self._remedy):
-            _write_synced(partial.place / MANIFEST, json.dumps(manifest, indent=1).encode())
-            sync(partial.place)
+            write_whole(partial.place / MANIFEST, json.dumps(manifest, indent=1).encode())
             partial.publish(overwrite=False)
             self._remove_old()
 
@@ -204,10 +204,3 @@ class CheckpointWriter:
 
 def _corners(box: Box) -> list[tuple[int, ...]]:
     return [box.min, box.max]
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from celerity_py.formats.disk import sync
 from celerity_py.scheduler.errors import ResourceError
+
+_ENDING: Final = ".partial"
 
 
 class Partial(NamedTuple):
@@ -26,12 +27,7 @@ class Partial(NamedTuple):
     @property
     def place(self) -> Path:
         """Where it is written, before it gets its name."""
-        return self.path.with_name(f".{self.path.name}.{self.attempt:x}.partial")
-
-    def begin(self) -> None:
-        """Remove what earlier attempts have left."""
-        for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.partial"):
-            remove(left)
+        return self.path.with_name(f".{self.path.name}.{self.attempt:x}{_ENDING}")
 
     def publish(self, *, overwrite: bool) -> None:
         """Give what was written its name.
@@ -42,6 +38,9 @@ class Partial(NamedTuple):
             FileExistsError: If the name is taken, and must not be.
         """
         path = self.path
+        # Each rank has synced what it has written. Here it is what rank 0 has made, and the names.
+        for each in [*self.place.rglob("*"), self.place]:
+            sync(each)
         if path.exists() and not overwrite:
             raise FileExistsError(f"{path} was made by another program meanwhile")
         if path.is_dir() or (path.exists() and self.place.is_dir()):
@@ -55,21 +54,28 @@ class Partial(NamedTuple):
         sync(path.parent)
 
 
+class Leftovers:
+    """What killed programs have left. It looks at a folder once, as that takes long in a folder of many frames."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, list[str]] = {}
+
+    def remove_of(self, path: Path) -> None:
+        """Remove what earlier attempts to write a file or folder have left."""
+        folder = path.parent
+        if folder not in self._names:
+            self._names[folder] = [each.name for each in folder.iterdir() if each.suffix == _ENDING]
+        for name in self._names[folder]:
+            if name.rpartition(".")[0].rpartition(".")[0] == f".{path.name}":
+                remove(folder / name)
+
+
 def remove(path: Path) -> None:
     """Remove a file, or a folder with its contents, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def sync(folder: Path) -> None:
-    """Wait until the disk has the names in a folder."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 @contextlib.contextmanager

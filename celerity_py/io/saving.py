@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from celerity_py.formats.choice import format_of, to_path
 from celerity_py.formats.stored_arrays import Format, StoredArray
-from celerity_py.io.publishing import Partial, explained
+from celerity_py.io.publishing import Leftovers, Partial, explained
 from celerity_py.io.writing import Share, check_contents, files_of, runtime_of, stored, submit_writing
 from celerity_py.scheduler.errors import UsageError
 from celerity_py.vocabulary.integers import to_flag
@@ -35,8 +35,9 @@ def save(
     """Write buffers as they are at this point of the program, behind its back. Collective.
 
     Host tasks write, while later kernels run. A kernel that writes a buffer waits until the host has its copy. Each
-    rank needs host memory for its share of the buffers. The file or folder gets its name when it is whole. Until then
-    it is called `.NAME.NUMBER.partial`, and the next call with this name removes what a killed program has left there.
+    rank needs host memory for its share of the buffers. The file or folder gets its name when the disk has all of it.
+    Until then it is called `.NAME.NUMBER.partial`, and the first call with this name in a later run removes what a
+    killed program has left there.
 
     Args:
         queue: Whose priority the tasks have.
@@ -62,9 +63,10 @@ def save(
     arrays = {name: stored(buffer) for name, buffer in buffers.items()}
     kind.check(target, arrays, attrs)
     may_replace = to_flag(overwrite, f"{_CALL} overwrite=")
-    _check_target(target, files_of(runtime).saved, may_replace=may_replace)
-    files_of(runtime).saved.add(target)
-    writer = _FileWriter(target, kind, arrays, attrs, runtime.size, may_replace=may_replace)
+    files = files_of(runtime)
+    _check_target(target, files.saved, may_replace=may_replace)
+    files.saved.add(target)
+    writer = _FileWriter(target, kind, arrays, attrs, runtime.size, leftovers=files.leftovers, may_replace=may_replace)
     submit_writing(
         queue,
         writer,
@@ -119,18 +121,19 @@ class _FileWriter:
         attrs: dict[str, Any],
         size: int,
         *,
+        leftovers: Leftovers,
         may_replace: bool,
     ) -> None:
         self.is_written_in_turn = kind.is_written_in_turn
         self._path, self._kind, self._arrays, self._attrs = path, kind, arrays, attrs
-        self._size, self._may_replace = size, may_replace
+        self._size, self._leftovers, self._may_replace = size, leftovers, may_replace
         self._remedy = f"No file of the name {path} was made or changed. Look at its disk, and save it again."
 
     def begin(self, attempt: int) -> None:
         """See `Writer`."""
         partial = Partial(self._path, attempt)
         with explained(f"rank 0 cannot make {self._path}", self._remedy):
-            partial.begin()
+            self._leftovers.remove_of(self._path)
             self._kind.create(partial.place, self._arrays, self._attrs, self._size)
 
     def write(self, attempt: int, rank: int, shares: Sequence[Share], objects: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from celerity_py.access import one_to_one
 from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.host_objects import HostObject
+from celerity_py.io.publishing import Leftovers
 from celerity_py.queue import Queue
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
 from celerity_py.vocabulary.parts import MapperChunk, Part
@@ -68,6 +69,8 @@ class FilesOfRun:
         self.steps: dict[Path, int] = {}
         #: Folders of which buffers read still.
         self.restored: set[Path] = set()
+        #: Rank 0 alone looks at it, in host tasks that write.
+        self.leftovers = Leftovers()
 
 
 def files_of(runtime: Runtime) -> FilesOfRun:

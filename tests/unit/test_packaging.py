@@ -53,7 +53,7 @@ INSTALLED = {
         __init__ binder compilation contexts device_arrays launches library_streams mixed_arrays
         signatures small_copies turns
     """,
-    "celerity_py/formats": "__init__ choice hdf5 libraries npy stored_arrays zarr_folders",
+    "celerity_py/formats": "__init__ choice disk hdf5 libraries npy stored_arrays zarr_folders",
     "celerity_py/fusion": """
         __init__ array_folds arrays calls coordinates cpu_emission cpu_folds cpu_kernels emission folds functions
         interiors item_emission kernels launches lowering memories mistakes nodes operations ordering planning plans

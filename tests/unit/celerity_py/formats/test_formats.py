@@ -51,6 +51,22 @@ def test_libraries_read_what_was_written_row_by_row(tmp_path: Path, suffix: str,
     np.testing.assert_array_equal(read, values[2:7, 1:3])
 
 
+def test_a_folder_of_zarr_with_chunks_that_end_beyond_the_array_is_read_by_its_library_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoredArray, "chunk", lambda self, num_writers: (4, 2))
+    path, values = tmp_path / "u.zarr", np.arange(35, dtype=">c8").reshape(7, 5)
+    kind, array = format_of(path), StoredArray((7, 5), values.dtype)
+    kind.create(path, {"u": array, "v": array}, {"t": 0.5}, 2)
+    for rows in (slice(0, 4), slice(4, 7)):
+        kind.write(path, "u", Box((rows.start, 0), (rows.stop, 5)), values[rows])
+    group: Any = zarr.open_group(path, mode="r", use_consolidated=True)
+    np.testing.assert_array_equal(group["u"][...], values)
+    np.testing.assert_array_equal(group["v"][...], 0)
+    assert (dict(group.attrs), group["u"].chunks, group["u"].dtype) == ({"t": 0.5}, (4, 2), np.dtype("c8"))
+    assert {each.stat().st_size for each in (path / "u").glob("c.*")} == {4 * 2 * 8}
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_single_values_and_empty_arrays_are_arrays_as_well(tmp_path: Path, suffix: str) -> None:
     for name, values in (("one", np.array(2.5)), ("none", np.zeros((0, 3)))):
@@ -111,6 +127,8 @@ def test_arrays_of_other_programs_are_read(tmp_path: Path) -> None:
 
 
 def test_mistakes_say_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r'u\.zarr cannot hold "u", whose elements are .*Zarr has numbers'):
+        format_of(Path("u.zarr")).check(Path("u.zarr"), {"u": StoredArray((3,), np.dtype(np.longdouble))}, {})
     with pytest.raises(UsageError, match=r"u\.npz ends with '\.npz', which names no format: use \.zarr"):
         format_of(tmp_path / "u.npz")
     with pytest.raises(UsageError, match=r"There is no file or folder .*u\.npy.*queue\.barrier\(\) first"):

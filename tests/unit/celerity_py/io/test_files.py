@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import threading
@@ -93,6 +94,42 @@ def test_a_name_that_is_taken_is_refused_and_replaced_on_demand(queue: celerity.
     assert not list(tmp_path.glob(".*"))
 
 
+def test_what_killed_programs_left_of_a_name_is_removed_and_nothing_else(queue: celerity.Queue, tmp_path: Path) -> None:
+    u = celerity.Buffer.from_array(VALUES, name="u")
+    for name in (".u.1f03.partial", ".u.npy.1f03.partial", ".v.7.partial"):
+        (tmp_path / name).write_bytes(b"left")
+    celerity.io.save(queue, tmp_path / "u", {"u": u})
+    queue.barrier()
+    assert {path.name for path in tmp_path.iterdir()} == {"u", ".u.npy.1f03.partial", ".v.7.partial"}
+    celerity.io.save(queue, tmp_path / "u.npy", {"u": u})
+    queue.barrier()
+    assert {path.name for path in tmp_path.iterdir()} == {"u", "u.npy", ".v.7.partial"}
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5"])
+def test_the_disk_has_all_of_a_file_before_its_name(
+    queue: celerity.Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    synced: set[Path] = set()
+    unsynced: list[Path] = []
+    sync, replace = os.fsync, Path.replace
+
+    def note(number: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{number}").readlink())
+        sync(number)
+
+    def look(path: Path, target: Path) -> Path:
+        unsynced.extend(each for each in (path, *path.rglob("*")) if each not in synced)
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", look)
+    celerity.io.save(queue, tmp_path / f"u{suffix}", {"u": celerity.Buffer.from_array(VALUES, name="u")})
+    queue.barrier()
+    assert tmp_path in synced
+    assert not unsynced
+
+
 @contextmanager
 def file_limit(num_bytes: int) -> Iterator[None]:
     """As if the disk were full behind so many bytes of a file."""
@@ -151,9 +188,9 @@ def test_mistakes_of_save_and_load(queue: celerity.Queue, tmp_path: Path, monkey
         save(queue, tmp_path / "u.h5", {"u": u}, attrs={"t": {"a": 1}})
     with pytest.raises(UsageError, match="record"):
         queue.record(lambda: save(queue, tmp_path / "u.zarr", {"u": u}))
-    monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(ResourceError, match=r"u\.zarr needs zarr, .*pip install 'celerity_py\[io\]'"):
-        save(queue, tmp_path / "u.zarr", {"u": u})
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ResourceError, match=r"u\.h5 needs h5py, .*pip install 'celerity_py\[io\]'"):
+        save(queue, tmp_path / "u.h5", {"u": u})
     queue.wait()
     assert not list(tmp_path.iterdir())
 
