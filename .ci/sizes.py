@@ -17,8 +17,8 @@ from pathlib import PurePosixPath
 # Of these, 250 lines of C++ repeat submits, which took four times as long in Python. Their reductions take 600 more.
 # The port to MPI takes 710 lines of the executor, without the Python that it replaces.
 # What fused functions catch and import takes 120 lines of celerity_py, and `celerity-py fuse` as many.
-# Files, checkpoints and requests to stop take 1015 lines of celerity_py: formats, and the host tasks that write. Folders
-# of Zarr are written without the library, which took seven times the time of processors.
+# Files, checkpoints and requests to stop take 1015 lines of celerity_py: formats, and the host tasks that write.
+# Of these, 50 write folders of Zarr: its library took seven times the time of processors.
 # To look at mappers in Python once per code takes 11 lines: submits with them are a tenth faster.
 # Plain loops that repeat their plans take 550 lines of the scheduler.
 # Random numbers in fused kernels take 150 lines of celerity_py, half of them for numba.
