@@ -111,6 +111,7 @@ class Settings(TypedDict, total=False):
     dry_run_ranks: int | None
     dry_run_rank: int | None
     stall_s: int | None
+    snapshots: str | None
     comm: Comm | None
 
 
@@ -265,6 +266,8 @@ class Configuration:
     dry_run_ranks: int = _setting(0, _integer(0, 65536))
     dry_run_rank: int = _setting(0, _integer(0, 65535), is_own=True)
     stall_s: int = _setting(60, _integer(0, 10**9))
+    #: The folder of checkpoints in memory, of `celerity-py run --restarts`; empty: nobody keeps them.
+    snapshots: str = _setting("", str.strip)
     #: The ranks of this communicator run the program; None: all that the launcher has started.
     comm: Any = _setting(None, _communicator, is_own=True)  # noqa: RUF009 - a field
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer
-from celerity_py.formats.choice import to_path
 from celerity_py.formats.disk import write_whole
 from celerity_py.formats.npy import write_npy
 from celerity_py.formats.stored_arrays import StoredArray
+from celerity_py.io.memory_snapshots import SHARED_MEMORY, folder_of, is_memory, warn_of_none
 from celerity_py.io.publishing import Partial, explained, remove
 from celerity_py.io.saving import check_attrs
 from celerity_py.io.writing import (
@@ -51,12 +51,12 @@ _STEP_NAME = re.compile(r"step-(\d+)")
 
 def checkpoint(
     queue: Queue,
-    folder: str | os.PathLike[str],
+    to: str | os.PathLike[str],
     contents: Mapping[str, Buffer[Any] | HostObject[Any]],
     *,
     step: SupportsIndex,
     attrs: Mapping[str, Any] | None = None,
-    keep: SupportsIndex = 2,
+    keep: SupportsIndex | None = None,
 ) -> None:
     """Write the state of the program at this point behind its back, for `restore`. Collective.
 
@@ -67,33 +67,39 @@ def checkpoint(
 
     Args:
         queue: Whose priority the tasks have.
-        folder: For the checkpoints of this program alone; made if it is not there. All ranks need to see it.
+        to: A folder for the checkpoints of this program alone; made if it is not there. All ranks need to see it. Or
+            "memory": host memory that `celerity-py run --restarts` keeps until its end, also when ranks fail or are
+            killed. Without that command nothing is written, with a warning. All ranks are on one host then.
         contents: Buffers and host objects by name. The object of each rank is pickled, or what its method `state()`
             returns if it has one.
         step: The number of the checkpoint, larger than those in the folder.
         attrs: Values that JSON has, the same on all ranks.
-        keep: So many of the newest checkpoints stay.
+        keep: So many of the newest checkpoints stay. By default 2 in a folder, and 1 in memory.
 
     Raises:
         ArgumentTypeError: If an argument has another type.
-        UsageError: If the folder has this step or a later one, `keep` is below 1, or there is nothing to write. A disk
-            that is full, or another error of the operating system, is a failure of the host task, which later calls
-            raise; earlier checkpoints stay.
+        UsageError: If the folder has this step or a later one, `keep` is below 1, there is nothing to write, or ranks
+            on several hosts name memory. A disk that is full, or another error of the operating system, is a failure
+            of the host task, which later calls raise; earlier checkpoints stay.
         NestedUse: If called inside of a kernel, host task, mapper or callback.
         CelerityError: If an earlier task failed.
     """
     runtime = runtime_of(queue, _CALL)
     check_contents(runtime, contents, _CALL, takes_objects=True)
-    number, kept = _to_number(step, "step"), _to_number(keep, "keep")
+    number = _to_number(step, "step")
+    kept = (1 if is_memory(to) else 2) if keep is None else _to_number(keep, "keep")
     if number < 0 or kept < 1:
         raise UsageError(f"{_CALL} takes a step from 0 on and keep= from 1 on, not step={number} and keep={kept}.")
-    place = to_path(folder, _CALL)
+    place, told_attrs = folder_of(to, runtime, _CALL), check_attrs(attrs, _CALL)
+    if place is None:
+        warn_of_none(runtime, _CALL)
+        return
     files = files_of(runtime)
     _check_step(place, number, files)
     files.steps[place] = number
     arrays = {name: stored(value) for name, value in contents.items() if isinstance(value, Buffer)}
     objects = [name for name in contents if name not in arrays]
-    told = {"step": number, "ranks": runtime.size, "attrs": check_attrs(attrs, _CALL), "objects": objects}
+    told = {"step": number, "ranks": runtime.size, "attrs": told_attrs, "objects": objects}
     writer = CheckpointWriter(place, arrays, told, kept, files.restored)
     submit_writing(queue, writer, contents, lambda _: 1, f"checkpoint {number}", sys._getframe(1))
 
@@ -152,6 +158,8 @@ class CheckpointWriter:
         self._folder, self._arrays, self._told, self._keep, self._restored = folder, arrays, told, keep, restored
         self._path = folder / f"step-{told['step']:012}"
         self._remedy = f"Earlier checkpoints in {folder} are whole. Look at its disk, and go on from the last one."
+        if folder.is_relative_to(SHARED_MEMORY):
+            self._remedy = f"Snapshots need room in {SHARED_MEMORY}: see df -h {SHARED_MEMORY}, or name a folder."
 
     def begin(self, attempt: int) -> None:
         """See `Writer`."""

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from celerity_py._native import Box
 from celerity_py.buffer import Buffer
-from celerity_py.formats.choice import to_path
 from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.host_objects import HostObject
 from celerity_py.io.checkpoints import LAYOUT, MANIFEST, file_of, steps_in
+from celerity_py.io.memory_snapshots import folder_of, none_found
 from celerity_py.io.writing import files_of
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.initial_contents import exchange
@@ -76,9 +76,9 @@ def restore(
     have had objects. Objects are unpickled: restore folders that you trust.
 
     Args:
-        folder: As for `checkpoint`. This run does not remove the checkpoint from it.
+        folder: With checkpoints, or "memory", as for `checkpoint`. This run does not remove the checkpoint from it.
         step: Of the checkpoint; None for the newest one.
-        missing_ok: Whether to return None if the folder has no checkpoint.
+        missing_ok: Whether to return None if there is no checkpoint.
 
     Returns:
         The contents of the checkpoint by name.
@@ -90,19 +90,21 @@ def restore(
         NestedUse: If called inside of a kernel, host task, mapper or callback.
         CelerityError: If an earlier task failed.
     """
-    place, frame = to_path(folder, _CALL), sys._getframe(1)
+    frame = sys._getframe(1)
     wanted = None if step is None else to_int(step)
     may_be_missing = to_flag(missing_ok, f"{_CALL} missing_ok=")
     runtime = lifecycle.current()
     runtime.check_usable(_CALL)
     runtime.refuse_in_recording(_CALL)
-    found = _look(place, wanted, runtime.size) if runtime.rank == 0 or runtime.is_dry else None
+    place = folder_of(folder, runtime, _CALL)
+    looks = runtime.rank == 0 or runtime.is_dry
+    found = _look(place, wanted, runtime.size) if looks and place is not None else None
     if runtime.size > 1 and not runtime.is_dry:
         found = exchange(runtime, found, "restore", frame)[0]
     if found is None and may_be_missing:
         return None
-    if found is None:
-        raise UsageError(f"{place} has no complete checkpoint{'' if wanted is None else f' of step {wanted}'}.")
+    if found is None or place is None:
+        raise UsageError(none_found(place, wanted))
     if isinstance(found, str):
         raise UsageError(found)
     path = place / found["folder"]

@@ -44,8 +44,8 @@ INSTALLED = {
         outer_variables padding places reached_values repeatable_functions views
     """,
     "celerity_py/tools/cli": """
-        __init__ bind_rank completion demo dry_run fuse graph info launchers main picture planned_run report run trace
-        words
+        __init__ bind_rank completion demo dry_run fuse graph info launcher_process launchers main picture planned_run
+        report restarts run trace words
     """,
     "celerity_py/comparison": "__init__ agreement mapper_identity program_digests pure_tables value_digests",
     "celerity_py/cpu": "__init__ compilation folds operations random_numbers",
@@ -59,7 +59,7 @@ INSTALLED = {
         interiors item_emission kernels launches lowering memories mistakes nodes operations ordering planning plans
         random_arrays reducers scalars storages stores structures tiling trace type_questions walks
     """,
-    "celerity_py/io": "__init__ checkpoints loading publishing restoring saving stops writing",
+    "celerity_py/io": "__init__ checkpoints loading memory_snapshots publishing restoring saving stops writing",
     "celerity_py/kept_kernels": "__init__ kernel_folder results",
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations

@@ -13,19 +13,22 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 # The position of a rank among those of its host, and their number: MPICH, Open MPI.
 _PLACES = (("MPI_LOCALRANKID", "MPI_LOCALNRANKS"), ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"))
-_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 _PR_SET_PDEATHSIG = 1
 _NOT_FOUND = 127  # as shells say it
 #: A launcher sends them to the group of processes, and so to the program as well.
 _OF_GROUP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # For application, scheduler and executor. With fewer, ranks are better off with all cores.
 LEAST_CORES = 3
+#: The variable with the folder of a run with restarts, and the file there that gets a line for each end of a rank.
+SNAPSHOTS, ENDS = "CELERITY_SNAPSHOTS", "ends"
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
@@ -57,6 +60,11 @@ def place_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
     return None
 
 
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Let a signal end this process when the thread that has started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
 def start(words: list[str]) -> int:
     """Start the program in a process that ends with this one; its process id."""
     parent = os.getpid()
@@ -64,12 +72,32 @@ def start(words: list[str]) -> int:
     if child != 0:
         return child
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:
             os.execvp(words[0], words)  # noqa: S606 - the program that the user has named
     except OSError as error:
         print(f"celerity-py run: {words[0]} cannot be started: {error.strerror}.", file=sys.stderr, flush=True)
     os._exit(_NOT_FOUND)
+
+
+def how_ended(status: int) -> str:
+    """The end of a sentence on an exit status as shells tell it."""
+    number = status - 128
+    return f"was killed by {signal.Signals(number).name}" if number > 0 else f"has ended with status {status}"
+
+
+def note_end(status: int, environment: Mapping[str, str]) -> None:
+    """Add a line to the file of a run with restarts, if this is one and the end is no success."""
+    folder = environment.get(SNAPSHOTS)
+    if not folder or status == 0:
+        return
+    how = how_ended(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+    with suppress(OSError), Path(folder, ENDS).open("a", encoding="utf-8") as file:  # on another host: no such folder
+        file.write(f"rank {_rank_of(environment)} {how}\n")
+
+
+def _rank_of(environment: Mapping[str, str]) -> str:
+    return next((environment[name] for name in _RANKS if name in environment), "?")
 
 
 def end_as(child: int, status: int, environment: Mapping[str, str], received: set[int]) -> NoReturn:
@@ -81,11 +109,13 @@ def end_as(child: int, status: int, environment: Mapping[str, str], received: se
         environment: The environment variables.
         received: The signals that this process has got as well.
     """
+    if not received:
+        note_end(status, environment)
     if not os.WIFSIGNALED(status):
         os._exit(os.WEXITSTATUS(status))
     number = os.WTERMSIG(status)
     if number not in received:
-        rank = next((environment[name] for name in _RANKS if name in environment), "?")
+        rank = _rank_of(environment)
         cause = " The system kills a process if memory runs out." if number == signal.SIGKILL else ""
         text = (
             f"celerity-py run: signal {number} ({signal.Signals(number).name}) has ended rank {rank} (process {child})."

@@ -6,18 +6,17 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 from celerity_py.executor.network.launch_detection import detect_launch
 from celerity_py.scheduler.errors import LaunchError
 from celerity_py.tools.cli import bind_rank
-from celerity_py.tools.cli.launchers import candidates, find_mpi, find_mpiexec, first_status, offered_interfaces
+from celerity_py.tools.cli.launcher_process import LauncherProcess
+from celerity_py.tools.cli.launchers import candidates, find_mpi, find_mpiexec, offered_interfaces
+from celerity_py.tools.cli.restarts import run_again
 from celerity_py.tools.cli.words import CommandError, add_command, names_files, positive
 
 if TYPE_CHECKING:
@@ -46,6 +45,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--launcher", metavar="WORDS", help="another launcher and its options, such as 'mpiexec -f hosts'"
     )
+    parser.add_argument(
+        "--restarts",
+        type=positive,
+        default=0,
+        metavar="K",
+        help="start the ranks again after a failure, at most so many times; checkpoints in memory outlive the ranks",
+    )
     parser.add_argument("--show", action="store_true", help="print the command, and run nothing")
     parser.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER, help="a module as the program, and its arguments"
@@ -54,40 +60,22 @@ def add_to(commands: Commands) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Become the launcher, so that its signals are those of this process, or stay beside srun for the exit status."""
+    """Become the launcher, so that its signals are those of this process, or stay beside it for the exit status."""
     launch = choose_launch(options.ranks, os.environ, options.launcher)
-    command = [*launch.words, sys.executable, *program_words(options.module, options.program)]
+    program = [sys.executable, *program_words(options.module, options.program)]
+    command = [*launch.words, *program]
     if options.show:
         print(shlex.join(command))
         return 0
     sys.stdout.flush()
     try:
+        if options.restarts:
+            return run_again(launch.words, program, options.restarts)
         if Path(command[0]).name == "srun":
-            return _run_beside(command)
+            return LauncherProcess().run(command, {})
         os.execvp(command[0], command)  # noqa: S606 - the launcher of the user's environment
     except OSError as error:
         raise CommandError(f"{command[0]} cannot be started: {error.strerror}.") from None
-
-
-def _run_beside(command: Sequence[str]) -> int:
-    """Run srun, and hand its errors on, which tell the statuses of the ranks; the status of the first that failed."""
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: S603 - the launcher of the user's environment
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        if number != signal.SIGINT:  # srun gets that one from the terminal
-            process.send_signal(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, forward)
-    assert process.stderr is not None
-    told = []
-    for line in process.stderr:
-        sys.stderr.buffer.write(line)
-        sys.stderr.buffer.flush()
-        if line.startswith(b"srun: error:"):
-            told.append(line.decode(errors="replace"))
-    status = process.wait()
-    return first_status(128 - status if status < 0 else status, "".join(told))
 
 
 def program_words(module: Sequence[str] | None, program: Sequence[str]) -> list[str]:
