@@ -74,6 +74,10 @@ def test_a_rank_that_a_signal_ends_is_named_and_leaves_no_file(number: signal.Si
     outcome = run_program(2, "a_signal_ends_rank_1", str(int(number)))
     assert outcome.status not in {0, 124}
     if number == signal.SIGKILL:
+        # On a busy host, the launcher may end rank 0 before rank 0 gets a processor. Seldom does it in three runs.
+        for _ in range(2):
+            if outcome.errors == "":
+                outcome = run_program(2, "a_signal_ends_rank_1", str(int(number)))
         assert "celerity_py, rank 0: the process of rank 1 (" in outcome.errors, outcome.errors
     else:
         assert "celerity_py, rank 1 (process " in outcome.errors, outcome.errors

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "submit/plain_types.hpp"
 
-#include <bit>
-#include <cstring>
-#include <limits>
 #include <string_view>
 
 namespace nb = nanobind;
@@ -67,14 +64,9 @@ bool add_text(digest& out, PyObject* const value) {
 	return false;
 }
 
-/// A NaN has many forms.
 template <typename T>
 void add_reals(digest& out, const char* const first, const std::size_t num_bytes) {
-	for(std::size_t i = 0; i < num_bytes; i += sizeof(T)) {
-		T number;
-		std::memcpy(&number, first + i, sizeof number);
-		out.add(std::bit_cast<std::uint64_t>(number == number ? static_cast<double>(number) : std::numeric_limits<double>::quiet_NaN()));
-	}
+	for(std::size_t i = 0; i < num_bytes; i += sizeof(T)) out.add(bits_of_real<T>(first + i));
 }
 
 void add_half(digest& out, const char* const first) {
@@ -95,6 +87,7 @@ plain_types::plain_types(const nb::handle types) {
 	std::vector<entry> entries;
 	for(const nb::handle type : types) entries.push_back(describe(reinterpret_cast<PyTypeObject*>(type.ptr())));
 	m_entries.resize(std::bit_ceil(4 * entries.size() + 1));
+	m_last_place = m_entries.size() - 1;
 	for(const entry& each : entries) {
 		std::size_t place = place_of(each.type);
 		while(m_entries[place].type != nullptr) place = next(place);

@@ -124,9 +124,14 @@ std::uint64_t submitter::digest_values(const nb::handle kept_args) const {
 	using port_type = record_type<port_record>;
 	digest result;
 	bool has_values = false;
-	for(Py_ssize_t i = 0; i < PyList_GET_SIZE(kept_args.ptr()); ++i) {
-		PyObject* const value = PyList_GET_ITEM(kept_args.ptr(), i);
+	const auto num_args = static_cast<std::size_t>(PyList_GET_SIZE(kept_args.ptr()));
+	for(std::size_t i = 0; i < num_args; ++i) {
+		PyObject* const value = PyList_GET_ITEM(kept_args.ptr(), static_cast<Py_ssize_t>(i));
 		if(port_type::has_own_class(value)) continue;
+		if(add_short_number(result, i, value)) {
+			has_values = true;
+			continue;
+		}
 		const plain_types::entry* known = m_plain_types.find(Py_TYPE(value));
 		if(known == nullptr) {
 			if(port_type::is_instance(value)) continue;
@@ -134,7 +139,7 @@ std::uint64_t submitter::digest_values(const nb::handle kept_args) const {
 		}
 		has_values = true;
 		const bool is_exact = known != nullptr && known->type == Py_TYPE(value);
-		result.add(static_cast<std::uint64_t>(i) + (is_exact ? known->name_digest : digest_of_name(Py_TYPE(value))));
+		result.add(i + (is_exact ? known->name_digest : digest_of_name(Py_TYPE(value))));
 		if(known != nullptr ? add_plain_value(result, value, *known) : add_small_array(result, value)) continue;
 		const nb::object kept = nb::borrow(value); // the digest runs other threads
 		result.add(nb::cast<std::uint64_t>(m_delegate.attr("digest_of")(kept)));
