@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 # The port to MPI takes 710 lines of the executor, without the Python that it replaces.
 # What fused functions catch and import takes 120 lines of celerity_py, and `celerity-py fuse` as many.
 # Files, checkpoints and requests to stop take 1015 lines of celerity_py: formats, and the host tasks that write.
-# Of these, 50 write folders of Zarr: its library took seven times the time of processors.
+# Of these, 40 keep what the library of Zarr says about a folder: it takes seven times the time of processors.
 # To start programs again, with snapshots in memory, takes 165: the launcher stays beside its ranks, and keeps a folder.
 # To look at mappers in Python once per code takes 11 lines: submits with them are a tenth faster.
 # Plain loops that repeat their plans take 550 lines of the scheduler.
