@@ -55,8 +55,10 @@ def _place(context: Any, builder: Any, kind: Any, pointer: Any, distance: Any) -
 
 
 def _describe(instruction: Any, alignment: int, key: int, num_keys: int) -> None:
-    """Tell LLVM the alignment, and that memories of different keys have no element in common."""
+    """Tell LLVM the alignment, and that memories of different keys have no element in common; without keys not."""
     instruction.align = alignment
+    if num_keys == 0:
+        return
     module = instruction.parent.function.module
     domain = module.add_metadata(["memories"])
     scopes = [module.add_metadata([f"memory {one}", domain]) for one in range(num_keys)]

@@ -10,6 +10,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
     kernels      function + chunk -> FusedKernel
     cpu_kernels  function + chunk -> FusedCpuKernel
       emission     passes -> C++: the interior and the other items, and the tiles of all threads
+        row_emission passes whose folds combine the elements of rows
         item_emission what the items of a tile do
       cpu_emission passes -> Python for numba
         interiors    where conditions on coordinates have one truth

@@ -12,7 +12,7 @@ import numpy as np
 
 from celerity_py.fusion import operations
 from celerity_py.fusion.coordinates import Affine, constant
-from celerity_py.fusion.folds import fold, identity_of, working_dtype
+from celerity_py.fusion.folds import fold, fold_rows, identity_of, working_dtype
 from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal
 from celerity_py.fusion.nodes import Compute, ItemIndex, Literal, Node, broadcast_to, converted
 
@@ -72,13 +72,8 @@ def reduce_array(
     is_whole = len(axes) == array.ndim
     if 0 < count <= (_MAX_UNROLLED_WHOLE if is_whole else MAX_UNROLLED):
         result = _unrolled(parts, ufunc, axes)
-    elif is_whole:
-        result = _whole(parts, ufunc, count)
     else:
-        raise NotTakenError(
-            f"A reduction over {count} elements along {len(axes)} of {array.ndim} axes {at_line()} is not fused yet: "
-            f"only over all axes, or over at most {MAX_UNROLLED} elements."
-        )
+        result = _along(parts, ufunc, axes)
     return result[tuple(None if one in axes else slice(None) for one in range(array.ndim))] if keepdims else result
 
 
@@ -130,6 +125,8 @@ def coordinates_of(place: Node, shape: Sequence[int], low: Sequence[int]) -> lis
 
 
 def _axes_of(array: SymbolicArray, axis: Any) -> set[int]:
+    if not array.shape and axis in {0, -1}:
+        return set()  # as in NumPy
     axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     chosen = set()
     for one in axes:
@@ -151,14 +148,28 @@ def _unrolled(parts: SymbolicArray, ufunc: np.ufunc, axes: set[int]) -> Symbolic
     return total
 
 
-def _whole(parts: SymbolicArray, ufunc: np.ufunc, count: int) -> SymbolicArray:
-    name = operations.NAMES[ufunc]
-    wide = working_dtype(name, parts.dtype)
-    found: Node = Literal(wide, (), identity_of(name, wide))
-    if count:
-        found = fold(parts.trace, name, converted(parts.node(), wide))
-    result = type(parts).of(parts.trace, converted(found, parts.dtype))
-    return result.as_number()
+def _along(parts: SymbolicArray, ufunc: np.ufunc, axes: set[int]) -> SymbolicArray:
+    """By a fold. Elements behind the last of the axes have one each if they are few, so that folds share operands."""
+    name, behind = operations.NAMES[ufunc], parts.shape[max(axes, default=-1) + 1 :]
+    if behind and 0 < math.prod(behind) <= _MAX_UNROLLED_WHOLE:
+        shape = tuple(extent for one, extent in enumerate(parts.shape) if one not in axes)
+        result = type(parts).of(parts.trace, broadcast_to(Literal(parts.dtype, (), parts.dtype.type(0)), shape))
+        for index in np.ndindex(*behind):
+            parts.trace.count()
+            result[(..., *index)] = _along(parts[(..., *index)], ufunc, axes)
+        return result
+    kept = [one for one in range(parts.ndim) if one not in axes]
+    wide, shape = working_dtype(name, parts.dtype), tuple(parts.shape[one] for one in kept)
+    ordered = parts.transpose([*kept, *sorted(axes)])
+    found: Node = broadcast_to(Literal(wide, (), identity_of(name, wide)), shape)
+    if parts.size:
+        value = converted(ordered.node(), wide)
+        found = (
+            fold_rows(parts.trace, name, value, len(kept), is_contiguous=not behind)
+            if kept
+            else fold(parts.trace, name, value)
+        )
+    return type(parts).of(parts.trace, converted(found, parts.dtype)).as_number()
 
 
 def _apply(name: str, dtype: np.dtype[Any], *operands: Node) -> Node:

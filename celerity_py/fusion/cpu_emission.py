@@ -63,15 +63,24 @@ def emit_for_cpu(
     passes = list(plan.passes)
     while passes:
         one = passes.pop(0)
-        written, box = _PassText(one, launch, fixes_distances), one.box[: one.num_divided]
+        written = _PassText(one, launch, fixes_distances)
         texts.append(written.text(f"{name}_{len(calls)}"))
-        calls.append(CpuCall(box, cpu_parts_of(math.prod(b - a for a, b in one.box)) if one.folds else 0))
-        if one.folds:
+        calls.append(_call_of(one))
+        if one.folds and not one.num_kept:
             tail = passes.pop(0) if passes and passes[0].is_single else None
             last = _LastText(one, calls[-1].parts, tail, launch, fixes_distances)
             texts.append(last.text(f"{name}_{len(calls)}"))
             calls.append(CpuCall(((0, 1),) if tail is None else tail.box[: tail.num_divided]))
     return "\n\n".join(texts), launch, tuple(calls)
+
+
+def _call_of(one: Pass) -> CpuCall:
+    """The call of a pass. One with rows is divided among these; the last dimension stands for the items of each."""
+    extents = [high - low for low, high in one.box]
+    if not one.num_kept:
+        return CpuCall(one.box[: one.num_divided], cpu_parts_of(math.prod(extents)) if one.folds else 0)
+    parts = cpu_parts_of(math.prod(extents), max(extents[: one.num_kept]))
+    return CpuCall((*one.box[: one.num_kept], (0, math.prod(extents[one.num_kept :]))), parts)
 
 
 class _PassText:
@@ -84,6 +93,8 @@ class _PassText:
         self._body: Body = lower(one)
         self._num_divided = one.num_divided
         self._keys = list(dict.fromkeys(memory.key for memory in launch.memories))
+        #: The ends of the dimensions of a row.
+        self._row_ends: dict[int, str] = {}
         #: Functions for the types and memories of this text, by name; and what a call reads first.
         self._made: dict[str, str] = {}
         self._given: dict[str, str] = {}
@@ -92,15 +103,24 @@ class _PassText:
 
     def text(self, name: str) -> str:
         """A function with a loop per dimension."""
+        if self._pass.num_kept:
+            return self._function_text(name, [*self._buffers(), *self._loops()])
         return self._function_text(name, [*self._before_folds(), *self._loops(), *self._behind_folds()])
 
     def _loops(self) -> list[str]:
-        rows = range(self._num_divided - 1)
-        loops = [
-            f"{'    ' * dim}for c{dim} in range({self._bound(2 * dim)}, {self._bound(2 * dim + 1)}):" for dim in rows
-        ]
-        indent = "    " * len(rows)
-        return [*loops, *(indent + line for line in self._row())]
+        last, folds = self._num_divided - 1, self._pass.folds
+        low, high = self._bound(2 * last), self._bound(2 * last + 1)
+        if self._pass.num_kept:
+            loops = self._row(f"c{last}_begin", f"c{last}_end")
+            lines = cpu_folds.in_pieces_of_row(low, high, loops, f"c{last}", folds)
+        else:
+            lines = self._row(low, high)
+        for dim in reversed(range(last)):
+            if dim == self._pass.num_kept - 1:
+                begins = (line for fold, place in folds.items() for line in cpu_folds.before_row(fold, place))
+                lines = [*begins, *lines, *self._behind_row()]
+            lines = [f"for c{dim} in range({self._bound(2 * dim)}, {self._bound(2 * dim + 1)}):", *_indented(lines)]
+        return lines
 
     def _function_text(self, name: str, body: list[str]) -> str:
         given = [f"{name} = {value}" for name, value in self._given.items()]
@@ -111,8 +131,7 @@ class _PassText:
     def _before_folds(self) -> list[str]:
         lines = []
         for fold, place in self._pass.folds.items():
-            identity = literal(fold.identity.tobytes(), fold.value.dtype)
-            lines += [f"i{place} = {identity}", *cpu_folds.before(fold, place, f"i{place}")]
+            lines += [f"i{place} = {_identity(fold)}", *cpu_folds.before(fold, place, f"i{place}")]
         return lines
 
     def _behind_folds(self) -> list[str]:
@@ -124,10 +143,26 @@ class _PassText:
             lines.append(f"{store}({memory}, {where}, {cpu_folds.result_of(fold, place)})")
         return lines
 
-    def _row(self) -> list[str]:
+    def _buffers(self) -> list[str]:
+        """For the elements of a piece of a row."""
+        lines = []
+        for fold, place in self._pass.folds.items():
+            kind, key = type_name(fold.value.dtype), len(self._keys) + place
+            self._made[f"buffer_{kind}"] = f"buffer_of({kind}, {cpu_folds.PIECE})"
+            self._made[f"put_{kind}_{place}"] = f"store_of({kind}, {key}, {key + 1})"
+            lines += [f"i{place} = {_identity(fold)}", f"r{place} = buffer_{kind}()"]
+        return lines
+
+    def _behind_row(self) -> list[str]:
+        lines = []
+        for fold, place in self._pass.folds.items():
+            where = self._address(fold.memory, fold.items().stored)
+            lines.append(f"{self._function('store', fold.memory)}({where}, {cpu_folds.result_of(fold, place)})")
+        return lines
+
+    def _row(self, low: str, high: str) -> list[str]:
         """The items of a row: those of the interior, which need no conditions, and then those on both sides."""
         last = self._num_divided - 1
-        low, high = self._bound(2 * last), self._bound(2 * last + 1)
         interior = interior_of(self._body, self._pass.box, self._num_divided)
         if interior is None:
             return self._items(low, high, self._body)
@@ -154,7 +189,7 @@ class _PassText:
             lines = [f"for c{dim} in range({interval[0]}, {interval[1]}):", *_indented(lines)]
         self._body = whole
         column = f"c{self._num_divided - 1}"
-        if not self._pass.folds:
+        if not self._pass.folds or self._pass.num_kept:
             return [f"for {column} in range({low}, {high}):", *_indented(lines)]
         end = f"min({column}_begin + {cpu_folds.PIECE}, {column}_high)"
         items = [f"for {column} in range({column}_begin, {end}):", *_indented(lines)]
@@ -163,6 +198,10 @@ class _PassText:
     # ---- what stands before the loops
 
     def _bound(self, place: int) -> str:
+        if self._pass.num_kept and place >= 2 * self._pass.num_kept:  # a call bounds rows only
+            if place not in self._row_ends:
+                self._row_ends[place] = self._number(self._pass.box[place // 2][place % 2])
+            return self._row_ends[place]
         return self._give(f"b{place}", f"number(bounds, {8 * place})")
 
     def _give(self, name: str, value: str) -> str:
@@ -240,8 +279,12 @@ class _PassText:
     def _store(self, statement: Statement) -> list[str]:
         mask, memory = self._body.masks.get(statement), statement.memory
         if isinstance(statement, Fold):
-            value = f"v{self._body.values[statement]}"
-            return cpu_folds.take(statement, self._pass.folds[statement], value, None if mask is None else f"v{mask}")
+            value, fold = f"v{self._body.values[statement]}", self._pass.folds[statement]
+            if statement.num_kept:
+                column = f"c{self._num_divided - 1}"
+                where = f"({column} - {column}_begin) * {statement.value.dtype.itemsize}"
+                return [f"put_{type_name(statement.value.dtype)}_{fold}(r{fold}, {where}, {value})"]
+            return cpu_folds.take(statement, fold, value, None if mask is None else f"v{mask}")
         place = self._texts.get(statement)
         if place is None:
             place = self._texts[statement] = self._address(memory, statement.items().stored)
@@ -306,6 +349,10 @@ class _LastText(_PassText):
                 f"{store}({memory}, 0, f{place})",
             ]
         return self._function_text(name, [*lines, *(self._loops() if self._has_tail else [])])
+
+
+def _identity(fold: Fold) -> str:
+    return literal(fold.identity.tobytes(), fold.value.dtype)
 
 
 def _indented(lines: list[str]) -> list[str]:

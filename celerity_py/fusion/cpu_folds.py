@@ -3,6 +3,9 @@
 
 Additions of a piece are in any order, so that LLVM computes several at once. Sums of the pieces keep what each addition
 loses. A piece is short, so that the sum of a piece is nearly as good.
+
+The elements of a row go into a buffer, piece by piece. A function of its own adds these up, in the same order whatever
+the kernel does besides.
 """
 
 from __future__ import annotations
@@ -29,6 +32,28 @@ def in_pieces(low: str, high: str, loops: list[str], first: str, folds: dict[Fol
         f"{first}_low, {first}_high = {low}, {high}",
         f"for {first}_begin in range({first}_low, {first}_high, {PIECE}):",
         *(f"    {line}" for line in (*begins, *loops, *ends)),
+    ]
+
+
+def before_row(fold: Fold, place: int) -> list[str]:
+    """What stands before the elements of a row."""
+    return before(fold, place, f"i{place}")
+
+
+def in_pieces_of_row(low: str, high: str, loops: list[str], first: str, folds: dict[Fold, int]) -> list[str]:
+    """A loop over the pieces of a row. `loops` put the elements from `begin_piece` to `end_piece` into buffers."""
+    ends = [
+        line
+        for fold, place in folds.items()
+        for line in (
+            f"a{place} = row_{fold.operation}(r{place}, {first}_end - {first}_begin, i{place})",
+            *_join(fold, place),
+        )
+    ]
+    return [
+        f"for {first}_begin in range({low}, {high}, {PIECE}):",
+        f"    {first}_end = min({first}_begin + {PIECE}, {high})",
+        *(f"    {line}" for line in (*loops, *ends)),
     ]
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from celerity_py.fusion.folds import MAX_PARTS, Fold
+from celerity_py.fusion.folds import MAX_PARTS
 from celerity_py.fusion.interiors import interior_of
-from celerity_py.fusion.item_emission import ItemsText, literal, type_name
+from celerity_py.fusion.item_emission import ItemsText, identity_text, struct_of_folds, type_name
 from celerity_py.fusion.launches import MAX_GRID, Launch, PassLaunch, Shape, WideMemory
 from celerity_py.fusion.lowering import lower
+from celerity_py.fusion.row_emission import RowsText
 from celerity_py.fusion.tiling import Tile, Windows, choose_tile, single_tile
 
 if TYPE_CHECKING:
@@ -48,10 +49,13 @@ def emit(
         choose: How many items of a pass a thread has.
     """
     launch = Launch([*memories, *plan.scratch])
-    written: list[_PassText | _LastText] = []
+    written: list[_PassText | _LastText | RowsText] = []
     passes = list(plan.passes)
     while passes:
         one = passes.pop(0)
+        if one.num_kept:
+            written.append(RowsText(one, launch, name, fixes_distances))
+            continue
         written.append(_PassText(one, launch, name, fixes_distances, choose))
         if one.folds:
             tail = passes.pop(0) if passes and passes[0].is_single else None
@@ -101,8 +105,7 @@ class _PassText:
         """Structs for the items, and the kernels."""
         folds, structs = f"{name}_folds" if self._pass.folds else "", []
         if folds:
-            members = (f" {type_name(fold.value.dtype)} f{place};" for fold, place in self._pass.folds.items())
-            structs.append(f"struct {folds} {{{''.join(members)} }};\n")
+            structs.append(struct_of_folds(name, self._pass.folds))
         structs.append(self._items.text(f"{name}_items", folds))
         if self._interior is not None:
             structs.append(self._most.text(f"{name}_inner", folds))
@@ -152,7 +155,7 @@ class _PassText:
         last, folds = self._num_divided - 1, self._pass.folds
         lines = [f"const columns x = {columns};", "if(!x.are_any) { return; }"]
         if folds:
-            nothing = ", ".join(_identity(fold) for fold in folds)
+            nothing = ", ".join(identity_text(fold) for fold in folds)
             lines = [f"{name}_folds folds{{{nothing}}};", f"CELERITY_BLOCKS({self._ends[last][1]}, {columns}) {{"]
         loops = [self._rows(dim, tile) for dim in range(len(self._pass.box)) if dim != last]
         lines += [f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops)]
@@ -160,7 +163,7 @@ class _PassText:
         lines += ["}"] if folds else []
         for fold, place in folds.items():
             memory, dtype = self._launch.memories.index(fold.memory), type_name(fold.value.dtype)
-            given = f"folds.f{place}, {dtype}{{{_identity(fold)}}}, l.memories[{memory}]"
+            given = f"folds.f{place}, {dtype}{{{identity_text(fold)}}}, l.memories[{memory}]"
             lines.append(f"store_part<join_{fold.operation}, {MAX_PARTS}, {dtype}>({given});")
         body = "\n".join(f"  {line}" for line in lines)
         return f"CELERITY_KERNEL void {kernel}(const {self._kernel}_launch l) {{\n{body}\n}}\n"
@@ -252,7 +255,3 @@ class _LastText:
     def pass_launch(self) -> PassLaunch:
         """How the text is launched."""
         return PassLaunch(self._bounds, 1, Shape((_LAST_THREADS,), (1,)))
-
-
-def _identity(fold: Fold) -> str:
-    return literal(fold.identity.tobytes(), fold.value.dtype)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Folds: statements that combine all elements of a value into one number, in several parts and in a fixed order.
+"""Folds: statements that combine elements of a value in a fixed order: all of them, or those of each row.
 
-The parts of a pass combine elements into one number each, in scratch memory. The parts follow from the items of the
-pass, and not from the threads that compute them. A further function combines these numbers in their order.
+Of all elements, the parts of a pass combine some each, into one number in scratch memory. The parts follow from the
+items of the pass, and not from the threads that compute them. A further function combines these numbers in their order.
+
+A row has all elements with the same place on the axes that are kept. Its result is an element of scratch memory. The
+order follows from the row alone, so that it is the same in chunks of any size.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from celerity_py.fusion.coordinates import NO_AXIS, Affine, constant
+from celerity_py.fusion.coordinates import NO_AXIS, Affine, constant, identity
 from celerity_py.fusion.memories import Scratch
 from celerity_py.fusion.mistakes import user_line
 from celerity_py.fusion.nodes import Items, Load, Statement
 from celerity_py.fusion.walks import all_loads
 
 if TYPE_CHECKING:
+    from celerity_py.fusion.coordinates import Positions, Shape
     from celerity_py.fusion.nodes import Node
     from celerity_py.fusion.trace import Trace
 
@@ -29,6 +33,10 @@ MAX_PARTS: Final = 1024
 MAX_CPU_PARTS: Final = 64
 #: A part of this size takes longer than to wake a thread.
 _LEAST_CPU_ITEMS: Final = 16 * 1024
+#: Threads of a GPU for each row: those of a warp, or of a block for long rows.
+_FEW_LANES: Final = 32
+_MANY_LANES: Final = 256
+_LONG_ROW: Final = 16 * 1024
 
 #: The elements of empty arrays, by the operation and the dtype.
 _IDENTITIES: Final[dict[str, Callable[[np.dtype[Any]], Any]]] = {
@@ -45,18 +53,26 @@ _WIDE: Final = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 
 @dataclass(eq=False, slots=True)
 class Fold(Statement):
-    """The elements of the value, combined into the first element of its memory."""
+    """The elements of the value, combined into the first element of its memory, or those of each row into one."""
 
     operation: str
+    #: So many axes of the value are kept, the first ones. 0: all elements are combined.
+    num_kept: int = 0
+    #: Threads of a GPU that share a row, neighbours of which have neighbouring elements.
+    lanes: int = 1
 
     def choices(self) -> tuple[Items, ...]:
         """The items that have an element each: those of the statements that store what the value loads."""
         if not self._choices:
             low, num_divided = _place_of(self.value)
+            if self.num_kept:
+                kept = tuple(position.offset for position in self.positions)
+                low, num_divided = (*kept, *low[self.num_kept :]), len(low)
             box = tuple((first, first + extent) for first, extent in zip(low, self.shape, strict=True))
             coordinates = tuple(Affine(axis, 1, -first) for axis, first in enumerate(low))
             frame = ((1, 0),) * len(box)
-            self._choices = (Items(frame, box, coordinates, self.positions, num_divided),)
+            stored = identity(self.num_kept) or self.positions
+            self._choices = (Items(frame, box, coordinates, stored, num_divided),)
         return self._choices
 
     @property
@@ -85,12 +101,36 @@ def working_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def fold(trace: Trace, operation: str, value: Node) -> Load:
     """Record a statement that combines all elements of a value, which has some, and give its result."""
+    return _record(trace, (0,), (1 + MAX_PARTS,), (constant(0),), value, operation)
+
+
+def fold_rows(trace: Trace, operation: str, value: Node, num_kept: int, *, is_contiguous: bool) -> Load:
+    """Record a statement that combines the elements of each row of a value, which has some, and give the results.
+
+    Args:
+        trace: Of the call.
+        operation: The name of a ufunc.
+        value: The kept axes come first.
+        num_kept: The number of these, at least 1.
+        is_contiguous: Whether neighbours along the last axis mostly are neighbours in memory.
+    """
+    origin = _place_of(value)[0][:num_kept]
+    positions = tuple(Affine(axis, 1, low) for axis, low in enumerate(origin))
+    many = _MANY_LANES if value.shape[-1] >= _LONG_ROW else _FEW_LANES
+    lanes = many if is_contiguous else 1
+    return _record(trace, origin, value.shape[:num_kept], positions, value, operation, num_kept, lanes)
+
+
+def _record(
+    trace: Trace, origin: Shape, extents: Shape, positions: Positions, value: Node, *how: Any
+) -> Load:
     trace.require_open()
-    number = sum(isinstance(one, Fold) for one in trace.statements)
-    scratch = Scratch(("fold", number), value.dtype, 1, 1, f"fold {number}", (0,), (1 + MAX_PARTS,))
-    statement = Fold(scratch, (constant(0),), value, user_line(), operation)
+    number, ndim = sum(isinstance(one, Fold) for one in trace.statements), len(origin)
+    scratch = Scratch(("fold", number), value.dtype, ndim, ndim, f"fold {number}", origin, extents)
+    statement = Fold(scratch, positions, value, user_line(), *how)
     trace.statements.insert(_earliest_place(trace.statements, value), statement)
-    return Load(value.dtype, (), scratch, (constant(0),), statement)
+    shape = extents if statement.num_kept else ()
+    return Load(value.dtype, shape, scratch, positions, statement)
 
 
 def _earliest_place(statements: Sequence[Statement], value: Node) -> int:
@@ -105,9 +145,9 @@ def _earliest_place(statements: Sequence[Statement], value: Node) -> int:
     return place if is_free else len(statements)
 
 
-def cpu_parts_of(num_items: int) -> int:
+def cpu_parts_of(num_items: int, most: int = MAX_CPU_PARTS) -> int:
     """In how many parts CPU devices carry out a pass with folds: the same on any number of cores."""
-    return max(1, min(MAX_CPU_PARTS, num_items // _LEAST_CPU_ITEMS))
+    return max(1, min(MAX_CPU_PARTS, most, num_items // _LEAST_CPU_ITEMS))
 
 
 def _limit(dtype: np.dtype[Any], sign: int) -> Any:

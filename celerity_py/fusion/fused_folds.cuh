@@ -12,6 +12,20 @@
 			break; \
 		} else if(x.are_any)
 
+// Of a pass whose threads share rows: `lane` is the place of the thread in its row.
+#define CELERITY_ROWS(lanes) \
+	const int lane = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); \
+	if(lane >= (lanes)) { return; }
+// The items of a row that a thread has.
+#define CELERITY_LANES(dim, low, high, lanes) \
+	CELERITY_UNROLL_LANES for(coordinate c##dim = static_cast<coordinate>(low) + lane, end##dim = static_cast<coordinate>(high); c##dim < end##dim; \
+	    c##dim += (lanes))
+#ifdef __CUDACC__
+#define CELERITY_UNROLL_LANES _Pragma("unroll 4")
+#else
+#define CELERITY_UNROLL_LANES
+#endif
+
 namespace fused {
 
 #define CELERITY_JOIN(name) \
@@ -64,6 +78,29 @@ CELERITY_ITEM void store_part(T value, T identity, char* memory) {
 	parts[part] = value;
 	const int count = static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
 	for(int lacking = part + count; lacking < Parts; lacking += count) { parts[lacking] = identity; }
+}
+
+// Stores the numbers of the lanes of a row as one. All of them call this, and no others of their warp; many lanes are a block.
+template <typename Join, int Lanes, typename T>
+CELERITY_ITEM void store_row(T value, T* result) {
+	const int lane = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+#ifdef __CUDACC__
+	if constexpr(Lanes > 1) {
+		__shared__ T values[256];
+		T* const row = values + (number_in_block() - lane);
+		row[lane] = value;
+		for(int left = Lanes / 2;; left /= 2) {
+			Lanes <= 32 ? __syncwarp() : __syncthreads();
+			if(left == 0) { break; }
+			if(lane < left) { row[lane] = Join::of(row[lane], row[lane + left]); }
+		}
+		value = row[0];
+		Lanes <= 32 ? __syncwarp() : __syncthreads(); // before the next row
+	}
+	if(lane == 0) { *result = value; }
+#else // thread by thread
+	*result = lane == 0 ? value : Join::of(*result, value);
+#endif
 }
 
 // The numbers of all blocks as one, in the first element. For one block.

@@ -130,7 +130,7 @@ class ItemsText:
                 return " && ".join(self._bound(*bound) for bound in detail)  # type: ignore[attr-defined]
             case "load":
                 assert isinstance(detail, Place)
-                return f"*{self._address(detail.load.memory, detail.where)}"
+                return f"*{self.address(detail.load.memory, detail.where)}"
             case "both" | "either":
                 sign = " && " if instruction.operation == "both" else " || "
                 return sign.join(f"v{number}" for number in instruction.operands)
@@ -153,10 +153,11 @@ class ItemsText:
             total = f"folds.f{self._pass.folds[statement]}"
             text = f"{total} = op_{statement.operation}({total}, {value[:-1]});"
             return text if mask is None else f"if (v{mask}) {text}"
-        text = f"*{self._address(statement.memory, statement.items().stored)} = {value}"
+        text = f"*{self.address(statement.memory, statement.items().stored)} = {value}"
         return text if mask is None else f"if (v{mask}) {text}"
 
-    def _address(self, memory: Memory, where: Positions) -> str:
+    def address(self, memory: Memory, where: Positions) -> str:
+        """Where an item has its element of a memory."""
         place, first = self._launch.memories.index(memory), self._launch.first_stride(memory)
         terms = (
             f" + distance({self._element(memory, dim, one)}, l.strides[{first + dim}])" for dim, one in enumerate(where)
@@ -184,6 +185,17 @@ class ItemsText:
     def _bound(self, position: Affine, low: int, high: int) -> str:
         here = f"c{position.axis}" if position.step == 1 and position.offset == 0 else self._coordinate(position)
         return f"inside({here}, {self._launch.number(low)}, {self._launch.number(high)})"
+
+
+def struct_of_folds(name: str, folds: dict[Fold, int]) -> str:
+    """What the items of a thread combine."""
+    members = (f" {type_name(fold.value.dtype)} f{place};" for fold, place in folds.items())
+    return f"struct {name}_folds {{{''.join(members)} }};\n"
+
+
+def identity_text(fold: Fold) -> str:
+    """What changes no element."""
+    return literal(fold.identity.tobytes(), fold.value.dtype)
 
 
 def _plus(name: str, offset: int) -> str:

@@ -55,6 +55,11 @@ class Pass:
         return self.statements[0].items().num_divided
 
     @property
+    def num_kept(self) -> int:
+        """So many of its dimensions, the first ones, count rows whose elements are combined; 0: no rows."""
+        return next((fold.num_kept for fold in self.folds), 0)
+
+    @property
     def is_single(self) -> bool:
         """Whether it has one item, which may follow folds in the same launch."""
         return not self.folds and all(high == low + 1 for low, high in self.box)
@@ -76,6 +81,15 @@ class Pass:
         """Whether the box stays mostly full with the items of one more statement."""
         most = max(self.most_items, _volume(items.box))
         return _volume(_union(self.box, items.box)) <= _MAX_IDLE_ITEMS * most
+
+    def has_rows_of(self, statement: Statement) -> bool:
+        """Whether all folds combine the same rows, if there are any, with one more statement."""
+        items = statement.items()
+        box = _union(self.box, items.box) if self.statements else items.box
+        folds = [*self.folds, *([statement] if isinstance(statement, Fold) else [])]
+        return len({(one.num_kept, one.lanes) for one in folds}) <= 1 and all(
+            one.items().box == box for one in folds if one.num_kept
+        )
 
     def may_have(self, statement: Statement, new: _Places) -> bool:
         """Whether no item loads or stores what another one stores, with one more statement; `new` as for `add`."""
@@ -164,6 +178,8 @@ class _Planner:
         loads = self._loads.of(statement, last.statements)
         if any(isinstance(load.after, Fold) and load.after in last.folds for load, _ in loads):
             return False  # results are there when all items are done
+        if not last.has_rows_of(statement):
+            return False
         places = self._places_of(loads, statement.items())
         if not last.may_have(statement, places):
             return False

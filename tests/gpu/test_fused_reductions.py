@@ -67,6 +67,33 @@ def test_reductions_are_those_of_numpy(shape: tuple[int, ...], dtype: Any, check
     assert found[3] == pytest.approx(exact, rel=1e-6 if dtype == np.float32 else 1e-13)
 
 
+def combine_rows(chunk: Any, sums: Any, highs: Any, columns: Any, u: Any) -> None:
+    rows = chunk.box.slices[0]
+    u[rows] *= 2
+    sums[rows] = (u[rows] * u[rows]).sum(axis=1)
+    highs[rows] = u[rows].max(axis=1)
+    columns[:] = u[:].min(axis=0)
+
+
+@pytest.mark.parametrize("shape", [(3, 65), (1000, 100), (70, 20_001), (600_000, 70)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_rows_are_combined_as_by_numpy(dtype: Any, shape: tuple[int, int]) -> None:
+    array = (np.random.default_rng(2).standard_normal(shape) * 10).astype(dtype)
+    wide = (array * array).sum().dtype
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(array)
+        sums, highs = celerity.Buffer(shape[0], wide), celerity.Buffer(shape[0], dtype)
+        columns = celerity.Buffer(shape[1], dtype)
+        targets = sums.write(access.one_to_one()), highs.write(access.one_to_one()), columns.write(access.all())
+        queue.parallel_for(shape[0], celerity.fuse(combine_rows), *targets, u.read_write(access.all()))
+        found = [queue.fence(one).result() for one in (sums, highs, columns)]
+    doubled = array * 2
+    np.testing.assert_array_equal(found[1], doubled.max(axis=1))
+    np.testing.assert_array_equal(found[2], doubled.min(axis=0))
+    exact = (doubled.astype(np.float64) ** 2).sum(axis=1) if array.dtype.kind == "f" else (doubled**2).sum(axis=1)
+    np.testing.assert_allclose(found[0], exact, rtol=1e-6 if dtype == np.float32 else 1e-13)
+
+
 def test_replays_in_graphs_reduce_anew() -> None:
     array = np.random.default_rng(1).standard_normal((512, 512), dtype=np.float32)
     with celerity.Queue() as queue:

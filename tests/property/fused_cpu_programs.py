@@ -17,7 +17,7 @@ from pathlib import Path
 
 from celerity_py.cpu.compilation import compile_for_cpu
 from celerity_py.fusion.mistakes import NotTakenError
-from tests.property.fused_programs import Program, draw, report_differences
+from tests.property.fused_programs import Program, draw, report_differences, short_texts
 from tests.support.fused_cpu_kernels import make_cpu_kernel, run_on_cpu
 from tests.support.fused_kernels import copies, describe_difference, run_on_numpy
 
@@ -30,7 +30,8 @@ def differences(program: Program, folder: Path) -> list[str]:
     """
     function, found = program.function(), []
     for box in program.boxes:
-        kernel = make_cpu_kernel(function, box, *program.arguments, fixes_distances=bool(program.seed % 3))
+        with short_texts(program):
+            kernel = make_cpu_kernel(function, box, *program.arguments, fixes_distances=bool(program.seed % 3))
         expected, given = copies(program.arguments), copies(program.arguments)
         run_on_numpy(function, box, expected)
         compiled = compile_for_cpu(kernel.text, kernel.name, len(kernel.calls), folder=folder)

@@ -11,6 +11,7 @@ compiles and runs many, and prints how many differ from NumPy.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import random
 import tempfile
@@ -25,6 +26,7 @@ import numpy as np
 
 import celerity_py
 from celerity_py import Box
+from celerity_py.fusion import array_folds
 from celerity_py.fusion.kernels import FusedKernel
 from celerity_py.fusion.mistakes import NotTakenError
 from celerity_py.fusion.tiling import Tile
@@ -64,6 +66,17 @@ class Program:
         space: dict[str, Any] = {"np": np, "celerity": celerity_py}
         exec(compile(self.text, f"<program {self.seed}>", "exec"), space)
         return space["f"]
+
+
+@contextlib.contextmanager
+def short_texts(program: Program) -> Iterator[None]:
+    """Let the reductions of some programs be loops over rows, although rows are short."""
+    before = array_folds.MAX_UNROLLED
+    array_folds.MAX_UNROLLED = before if program.seed % 8 != 3 else 2  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        array_folds.MAX_UNROLLED = before  # type: ignore[misc]
 
 
 @functools.lru_cache(maxsize=200)
@@ -261,11 +274,23 @@ class _Drawer:
             return f"celerity.random.bits({where}, {key})[..., {self._random.randrange(4)}]"
         return f"celerity.random.{name}({where}, {key}, dtype='{self._random.choice(('f4', 'f8'))}')"
 
+    def _rows(self) -> str:
+        """What does not depend on the order in which elements along some axes are combined."""
+        forms = (
+            "np.absolute({0}).min({1})",
+            "np.absolute({0}).max({1})",
+            "({0} > 1).sum({1})",
+            "np.any({0} == 1, {1})",
+        )
+        axis = self._random.choice(("0", "0", "-1", "-1", "1", "(0, 1)", "(0, -1)"))
+        value = self._operand() if self._random.random() < 0.5 else f"({self._operand()} + {self._operand()})"
+        return self._random.choice(forms).format(value, f"axis={axis}{self._random.choice(('', ', keepdims=True'))}")
+
     def _operand(self, is_array: bool = True) -> str:
         if self._random.random() < 0.06:
             return self._padded()
-        if self._has_more and self._random.random() < 0.15:
-            return self._numbers()
+        if self._has_more and self._random.random() < 0.3:
+            return self._random.choice((self._numbers, self._rows))()
         if self._has_elements and self._random.random() < 0.08:
             return f"e[{self._box()}].sum(axis=-1)"
         kind = self._random.random() * (0.85 if is_array else 1)
@@ -365,9 +390,11 @@ def make_all(seeds: Iterator[int], count: int) -> tuple[list[Made], int]:
                 name = f"k{len(made)}_{place}"
                 tile = random.Random(program.seed).choice(_TILES)
                 options = {} if tile is None else {"choose": lambda *_, tile=tile: tile}
-                kernels.append(
-                    make_kernel(function, box, *program.arguments, name=name, fixes_distances=fixes, **options)
-                )
+                with short_texts(program):
+                    made_of = make_kernel(
+                        function, box, *program.arguments, name=name, fixes_distances=fixes, **options
+                    )
+                kernels.append(made_of)
         except NotTakenError:
             num_refused += 1
             continue

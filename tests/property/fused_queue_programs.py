@@ -19,7 +19,7 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import CelerityWarning
-from tests.property.fused_programs import Program, draw, report_differences
+from tests.property.fused_programs import Program, draw, report_differences, short_texts
 from tests.support.fused_kernels import Access, Result, copies, differing, run_on_numpy
 
 
@@ -38,7 +38,8 @@ def differences(program: Program) -> list[str]:
             buffers = {id(one.array): _buffer_of(one) for one in given if isinstance(one, Access)}
             for _ in range(1 + program.seed % 2):
                 run_on_numpy(function, box, expected)
-                queue.parallel_for(box, kernel, *(_argument_of(one, buffers) for one in given))
+                with short_texts(program):
+                    queue.parallel_for(box, kernel, *(_argument_of(one, buffers) for one in given))
             for position, (a, b) in enumerate(zip(expected, given, strict=True)):
                 if isinstance(b, Access) and differing(a.array, queue.fence(buffers[id(b.array)]).result()).any():
                     found.append(f"program {program.seed}, chunk {box}, argument {position}:\n{program.text}")

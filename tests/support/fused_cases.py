@@ -282,3 +282,21 @@ def random_numbers_of_a_step(chunk: Any, u: Any, v: Any, words: Any, step: int) 
     u[b] = random.uniform(chunk, 1, step) - random.normal(b.shift(0, 1), 1, step)
     v[b] = random.uniform(chunk, 2, stream=step + 1, dtype=float) - random.normal(chunk, 2, step, dtype="f8")
     words[b] = random.bits(chunk, 2**32 - 1, step * step)
+
+
+LONG = Access(_numbers("f8", (9, 100)))
+
+
+@case(Access(np.zeros(SHAPE)), LONG, Access(_numbers("f4", (100,))), Access(np.zeros(SHAPE, "i8")))
+def rows_that_are_combined(chunk: Any, out: Any, u: Any, p: Any, counts: Any) -> None:
+    """With a store in the same pass, a column that is combined, and vectors of few components."""
+    rows, columns = chunk.box.slices
+    u[rows] *= 2.0
+    products = u[rows] * p[:]
+    out[rows, 0] = products.max(axis=1)
+    out[rows, 1:2] = np.floor(products).min(axis=1, keepdims=True)
+    counts[rows, columns] = (u[rows, 3:90] > 1).sum(axis=1)[:, None]
+    pairs = np.floor(p[:][:, None, None] + u[rows, :2])
+    counts[rows, 0:2] = pairs.sum(axis=0).astype("i8")
+    counts[rows, 2] = (u[rows].T > 3).sum(axis=(0,))
+    out[0, 3:5] = (pairs > 1).any(axis=(0, 1))

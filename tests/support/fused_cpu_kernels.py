@@ -36,10 +36,13 @@ def parts_of(box: Sequence[tuple[int, int]], num_cuts: int) -> Iterator[list[int
 
 
 def numbered_parts_of(box: Sequence[tuple[int, int]], count: int) -> Iterator[list[int]]:
-    """The bounds of the parts of a pass with folds, along the last dimension, each with its number behind them."""
-    (low, high), rest = box[-1], [end for interval in box[:-1] for end in interval]
+    """The bounds of the parts of a pass with folds, each with its number behind them, cut as native code does."""
+    cut = next((dim for dim, (low, high) in enumerate(box[:-1]) if high - low >= count), len(box) - 1)
+    low, high = box[cut]
+    before, behind = ([end for interval in part for end in interval] for part in (box[:cut], box[cut + 1 :]))
     for number in reversed(range(count)):  # in any order
-        yield [*rest, low + (high - low) * number // count, low + (high - low) * (number + 1) // count, number]
+        ends = (low + (high - low) * place // count for place in (number, number + 1))
+        yield [*before, *ends, *behind, number]
 
 
 def run_on_cpu(compiled: CpuKernel, kernel: FusedCpuKernel, arguments: Sequence[Any], num_cuts: int = 1) -> None:

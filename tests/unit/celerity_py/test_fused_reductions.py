@@ -98,6 +98,56 @@ def test_sums_are_as_good_as_those_of_numpy_and_the_same_in_each_run() -> None:
     assert found.pop() == pytest.approx(exact, rel=1e-7)
 
 
+def multiply(chunk: Any, q: Any, products: Any, p: Any) -> None:
+    """The product with a matrix, row by row, where rows at the border are other ones, and its sums."""
+    here = chunk.box
+    q[here] = 4 * p[here]
+    for shift in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+        inside = here & p.shape_box.shift(*shift)
+        q[inside] -= p[inside.shift(-shift[0], -shift[1])]
+    products[...] = (p[here] * q[here]).sum(axis=1, keepdims=True)
+
+
+def attract(chunk: Any, force: Any, places: Any, masses: Any) -> None:
+    """All pairs, in one pass."""
+    b = chunk.box
+    apart = places[:][None, :, :] - places[b][:, None, :]
+    squares = (apart * apart).sum(axis=-1) + 0.01
+    force[b] = (apart * (masses[:] / (squares * np.sqrt(squares)))[..., None]).sum(axis=1)
+
+
+def test_sums_of_rows_have_the_same_bits_in_chunks_of_any_size() -> None:
+    rows, columns = 60, 3000
+    draws = np.random.default_rng(5)
+    array, vectors = draws.standard_normal((rows, columns)), draws.standard_normal((columns, 3))
+    kernels = celerity.fuse(multiply), celerity.fuse(attract)
+
+    def sums(devices: str) -> list[np.ndarray[Any, Any]]:
+        celerity.configure(devices=devices)
+        with celerity.Queue() as queue:
+            p = celerity.Buffer.from_array(array)
+            q, products = celerity.Buffer(array.shape, float), celerity.Buffer((rows, 1), float)
+            near = p.read(access.neighborhood(1, 1, shape="axes"))
+            queue.parallel_for(
+                array.shape, kernels[0], q.write(access.one_to_one()), products.write(access.slice(1)), near
+            )
+            places, masses = celerity.Buffer.from_array(vectors, element=(3,)), celerity.Buffer.from_array(array[0])
+            force = celerity.Buffer(rows, float, element=(3,))
+            given = places.read(access.all()), masses.read(access.all())
+            queue.parallel_for(rows, kernels[1], force.write(access.one_to_one()), *given)
+            return [queue.fence(one).result() for one in (q, products, force)]
+
+    found = sums("cpu:1")
+    for devices in ("cpu:2", "cpu:3"):
+        for one, other in zip(found, sums(devices), strict=True):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(found[1], (array * found[0]).sum(axis=1, keepdims=True), rtol=1e-11)
+    apart = vectors - vectors[:rows, None]
+    squares = (apart * apart).sum(axis=-1) + 0.01
+    expected = (apart * (array[0] / squares**1.5)[..., None]).sum(axis=1)
+    np.testing.assert_allclose(found[2], expected, rtol=1e-10, atol=1e-10)
+
+
 def test_sums_of_elements_far_from_each_other_are_taken() -> None:
     """The kernel has numbers of its own for the distance."""
 
