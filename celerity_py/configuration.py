@@ -236,7 +236,7 @@ def _setting(default: Any, parse: Callable[[str], Any], *, is_own: bool = False)
 
 @dataclass(frozen=True)
 class Configuration:
-    """The validated settings, from variables and `celerity.configure`; the table in the README explains each."""
+    """The validated settings, from variables and `celerity.configure`; `docs/configuration.md` explains each."""
 
     backend: str = _setting("auto", _choice(Backend, meant={"gpu": "cuda", "cupy": "cuda", "numpy": "cpu"}))
     devices: DeviceChoice = _setting(DeviceChoice(), _devices, is_own=True)  # noqa: RUF009 - a field

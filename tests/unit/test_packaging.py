@@ -148,8 +148,9 @@ def test_the_version_of_the_package_is_that_of_the_project_and_heads_the_changel
     assert releases[:2] == ["Unreleased", version]
 
 
-def test_the_readme_explains_every_setting_that_can_be_made() -> None:
-    documented = re.findall(r"^\| `([A-Z_]+[A-Z])` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+def test_a_page_explains_every_setting_that_can_be_made() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    documented = re.findall(r"^\| `([A-Z_]+[A-Z])` \|", page, flags=re.MULTILINE)
     assert documented == list(celerity_py.configuration._TABLE)
 
 
