@@ -121,9 +121,7 @@ def fold_rows(trace: Trace, operation: str, value: Node, num_kept: int, *, is_co
     return _record(trace, origin, value.shape[:num_kept], positions, value, operation, num_kept, lanes)
 
 
-def _record(
-    trace: Trace, origin: Shape, extents: Shape, positions: Positions, value: Node, *how: Any
-) -> Load:
+def _record(trace: Trace, origin: Shape, extents: Shape, positions: Positions, value: Node, *how: Any) -> Load:
     trace.require_open()
     number, ndim = sum(isinstance(one, Fold) for one in trace.statements), len(origin)
     scratch = Scratch(("fold", number), value.dtype, ndim, ndim, f"fold {number}", origin, extents)

@@ -19,6 +19,7 @@ from celerity_py.calls.divided_calls import CheckedSubmission, KnownMappers
 from celerity_py.calls.outer_variables import note_numbers, note_values, number_paths
 from celerity_py.comparison.value_digests import digest_of_argument
 from celerity_py.cuda.launches import LaunchPlan, prepare_launch
+from celerity_py.executor.failures.user_frames import trim_frames
 from celerity_py.fused_functions import FusedFunction
 from celerity_py.fusion.plans import FusedPlans
 from celerity_py.hints import Hint
@@ -260,7 +261,11 @@ class SubmitDelegate:
         if plans is None:
             plans = FusedPlans(fused.name, self.fused_target, self.inside, contracts=not fused.exact)
             self._fused_plans[fused] = plans
-        plan = plans.prepare(submission, local)
+        try:
+            plan = plans.prepare(submission, local)
+        except BaseException as error:
+            error.__traceback__ = trim_frames(error.__traceback__)  # the frames of tracing tell the user nothing
+            raise
         fused.texts, fused.made, fused.why_not = plans.texts, plans.made, plans.why_not
         if plan is None or self.runtime.is_dry:
             return None

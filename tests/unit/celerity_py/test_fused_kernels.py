@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -259,6 +260,19 @@ def test_a_mistake_is_found_at_the_submit(function: Callable[..., Any], error: A
             with pytest.raises(error, match=message):
                 queue.parallel_for(9, celerity.fuse(function), u.read_write(access.one_to_one()))
         queue.wait()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(lambda chunk, u: u[0:99], OutOfBoundsAccess), (lambda chunk, u: int("none"), ValueError)]
+)
+def test_between_the_lines_of_a_submit_and_of_the_function_is_one_of_ours(wrong: Any, error: Any) -> None:
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.ones(9))
+        with pytest.raises(error) as caught:
+            queue.parallel_for(9, celerity.fuse(wrong), u.read_write(access.one_to_one()))
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert (files[0], files[-1]) == (__file__, __file__)
+    assert len(files) == 3
 
 
 def test_a_read_access_is_not_written() -> None:
