@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import frame
 import numpy as np
+from checkpoints import Checkpoints, add_arguments
 
 import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -249,8 +250,23 @@ class Solver:
             submit(shape, turn, self.p.read_write(ONE), self.r.read(ONE), self.rr.read(), self.rr_before.read())
 
     def solve(self, limit: float, at_most: int, advance: Callable[[], None] = lambda: None) -> celerity.Loop:
-        """Iterate until `rr` is below a limit."""
+        """Start, and iterate until `rr` is below a limit."""
         self.begin()
+        return self.go_on(limit, at_most, advance)
+
+    def state(self) -> dict[str, celerity.Buffer[Any]]:
+        """Return what a checkpoint needs."""
+        return {"x": self.x, "r": self.r, "p": self.p, "rr": self.rr}
+
+    def begin_from(self, restored: Mapping[str, Any] | None) -> None:
+        """Take the state of a checkpoint, or submit the start if there is none."""
+        if restored is None:
+            self.begin()
+        else:
+            self.x, self.r, self.p, self.rr = (restored[name] for name in self.state())
+
+    def go_on(self, limit: float, at_most: int, advance: Callable[[], None]) -> celerity.Loop:
+        """Iterate until `rr` is below a limit."""
         loop = self.queue.until(
             lambda: self.queue.fence(self.rr),
             every=self.every,
@@ -326,8 +342,11 @@ def main() -> int:
     parser.add_argument("--check-every", type=frame.positive_int, default=10, metavar="K", help="steps between checks")
     parser.add_argument("--steps", type=frame.positive_int, default=10_000, metavar="S", help="stop here at last")
     frame.add_benchmark_arguments(parser)
+    add_arguments(parser)
     arguments = parser.parse_args()
     size, steps, check_every = arguments.size, arguments.steps, arguments.check_every
+    if arguments.checkpoint and arguments.checkpoint_every % check_every:
+        parser.error(f"--checkpoint-every={arguments.checkpoint_every} is no multiple of --check-every={check_every}")
     b = charges(size)
     limit = arguments.tolerance**2 * float((b * b).sum())
 
@@ -336,17 +355,29 @@ def main() -> int:
             frame.print_figures(benchmark(queue, arguments))
             return 0
         solver = Solver(queue, b, arguments)
+        checkpoints = Checkpoints(queue, arguments)
+        solver.begin_from(checkpoints.restored)
+        loops: list[celerity.Loop] = []
+
+        def submit(count: int) -> bool:
+            loops.append(solver.go_on(limit, count, advance))
+            return loops[-1].stopped
+
         start = time.perf_counter()
-        with frame.progress("steps (at most)", steps) as advance:
-            loop = solver.solve(limit, steps, advance)
+        with frame.progress("steps (at most)", steps - checkpoints.first) as advance:
+            if not checkpoints.run(steps, submit, solver.state):
+                return 0
             queue.wait()
         seconds = time.perf_counter() - start
+        left = sum(loop.iterations for loop in loops)
+        iterations = checkpoints.first + left
+        rr = loops[-1].value if loops else float(queue.fence(solver.rr).result())
         frame.print_summary(
             f"conjugate_gradient: {size} x {size} cells, {celerity.size()} rank(s)",
             {
-                "steps": f"{loop.iterations}",
-                "residual": f"{np.sqrt(loop.value / (b * b).sum()):.3g} |b|",
-                **frame.timing(queue, seconds, {"steps/s": f"{loop.iterations / seconds:.1f}"}),
+                "steps": f"{iterations}",
+                "residual": f"{np.sqrt(rr / (b * b).sum()):.3g} |b|",
+                **frame.timing(queue, seconds, {"steps/s": f"{left / seconds:.1f}"}),
                 **frame.traffic(queue),
             },
         )
@@ -356,12 +387,12 @@ def main() -> int:
         return 0
     if arguments.output:
         frame.save_picture(
-            arguments.output, {f"potential after {loop.iterations} steps": result}, colours="RdBu", centred=True
+            arguments.output, {f"potential after {iterations} steps": result}, colours="RdBu", centred=True
         )
     if arguments.verify:
         expected, expected_steps = reference(b, limit, check_every, steps)
-        if loop.iterations != expected_steps:
-            print(f"WRONG: stopped after {loop.iterations} steps, plain NumPy after {expected_steps}.")
+        if iterations != expected_steps:
+            print(f"WRONG: stopped after {iterations} steps, plain NumPy after {expected_steps}.")
             return 1
         return 0 if frame.agrees(result, expected, rounding=ROUNDING) else 1
     return 0

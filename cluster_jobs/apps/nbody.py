@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import frame
 import numpy as np
+from checkpoints import Checkpoints, add_arguments
 
 import celerity_py as celerity
 from celerity_py import access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -255,6 +256,15 @@ class Simulation:
         self.moved = celerity.Buffer(self.positions.shape, np.float32, name="moved")
         self.velocities = celerity.Buffer.from_array(self.start[1], name="velocities")
 
+    def state(self) -> dict[str, celerity.Buffer[Any]]:
+        """Return what a checkpoint needs."""
+        return {"positions": self.positions, "velocities": self.velocities}
+
+    def go_on_from(self, restored: Mapping[str, Any] | None) -> None:
+        """Take the state of a checkpoint, if there is one."""
+        if restored is not None:
+            self.positions, self.velocities = restored["positions"], restored["velocities"]
+
     def advance(self, steps: int, after_each: Callable[[], None] = lambda: None) -> None:
         """Submit steps; the velocity first, then the position with the new velocity."""
         for _ in range(steps):
@@ -327,6 +337,13 @@ def column_density(positions: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(np.log1p(density * len(positions)))
 
 
+def print_benchmark(figures: dict[str, Any], num_bodies: int) -> None:
+    """Print the figures of a benchmark, with the interactions per second."""
+    time_us = figures.get("us_per_step")  # none in a dry run
+    rates = {"interactions_per_s": num_bodies**2 / time_us * 1e6} if time_us else {}
+    frame.print_figures(figures | rates)
+
+
 def main() -> int:
     """Run the simulation as the command line asks."""
     parser = frame.argument_parser(
@@ -335,6 +352,7 @@ def main() -> int:
     parser.add_argument("--steps", type=frame.positive_int, default=100, metavar="S", help="time steps")
     frame.add_hint_arguments(parser, dimensions=1)
     frame.add_benchmark_arguments(parser)
+    add_arguments(parser)
     arguments = parser.parse_args()
     num_bodies, steps = arguments.size, arguments.steps
 
@@ -342,21 +360,23 @@ def main() -> int:
         simulation = Simulation(queue, num_bodies, frame.hints(arguments), arguments.oversubscribe)
         if arguments.benchmark:
             submit = frame.submit_of(queue, arguments, simulation.advance)
-            figures = frame.measure(queue, submit, size=num_bodies, steps=steps)
-            time_us = figures.get("us_per_step")  # none in a dry run
-            rates = {"interactions_per_s": num_bodies**2 / time_us * 1e6} if time_us else {}
-            frame.print_figures(figures | rates)
+            print_benchmark(frame.measure(queue, submit, size=num_bodies, steps=steps), num_bodies)
             return 0
         fields = []
-        start = time.perf_counter()
-        with frame.progress("steps", steps) as advance:
+        checkpoints = Checkpoints(queue, arguments)
+        simulation.go_on_from(checkpoints.restored)
+        start, left = time.perf_counter(), steps - checkpoints.first
+        keeps_fields = arguments.verify and num_bodies > MOST_VERIFIED_FULLY
+        with frame.progress("steps", left) as advance:
 
             def after_each() -> None:
-                if arguments.verify and num_bodies > MOST_VERIFIED_FULLY and not arguments.replay:
+                if keeps_fields and not arguments.replay and not checkpoints.first:
                     fields.append(queue.fence(simulation.positions, on="master"))
                 advance()
 
-            frame.submit_of(queue, arguments, lambda count: simulation.advance(count, after_each))(steps)
+            submit = frame.submit_of(queue, arguments, lambda count: simulation.advance(count, after_each))
+            if not checkpoints.run(steps, submit, simulation.state):
+                return 0
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -366,8 +386,8 @@ def main() -> int:
                     queue,
                     seconds,
                     {
-                        "steps/s": f"{steps / seconds:.1f}",
-                        "interactions/s": frame.quantity(num_bodies**2 * steps / seconds, ""),
+                        "steps/s": f"{left / seconds:.1f}",
+                        "interactions/s": frame.quantity(num_bodies**2 * left / seconds, ""),
                     },
                 ),
                 **frame.traffic(queue),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import frame
 import numpy as np
+from checkpoints import Checkpoints, add_arguments
 
 import celerity_py as celerity
 from celerity_py import access
@@ -165,6 +166,7 @@ def main() -> int:
     frame.add_hint_arguments(parser)
     frame.add_border_argument(parser)
     frame.add_benchmark_arguments(parser)
+    add_arguments(parser)
     arguments = parser.parse_args()
     size, steps = arguments.size, arguments.steps
 
@@ -174,9 +176,12 @@ def main() -> int:
         hints = frame.stencil_hints(
             devices, arguments, rows=BORDER_ROWS, items=size**2, items_worth_it=CELLS_WORTH_A_BORDER
         )
+        checkpoints, names = Checkpoints(queue, arguments), ("u", "u_next")
         states = [
-            celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name=name)
-            for name in ("u", "u_next")
+            checkpoints.restored[name]
+            if checkpoints.restored
+            else celerity.Buffer.from_function((size, size), np.float32, lambda box: drops(box, size), name=name)
+            for name in names
         ]
         if arguments.benchmark:
             submit = frame.submit_of(
@@ -184,11 +189,13 @@ def main() -> int:
             )
             frame.print_figures(frame.measure(queue, submit, size=size, steps=steps))
             return 0
-        start = time.perf_counter()
-        with frame.progress("waves", steps) as advance:
-            frame.submit_of(
+        start, left = time.perf_counter(), steps - checkpoints.first
+        with frame.progress("waves", left) as advance:
+            submit = frame.submit_of(
                 queue, arguments, functools.partial(advance_waves, queue, states, hints, advance, kernel=kernel)
-            )(steps)
+            )
+            if not checkpoints.run(steps, submit, lambda: dict(zip(names, states, strict=True))):
+                return 0
             queue.wait()
         seconds = time.perf_counter() - start
         frame.print_summary(
@@ -197,7 +204,7 @@ def main() -> int:
                 **frame.timing(
                     queue,
                     seconds,
-                    {"steps/s": f"{steps / seconds:.1f}", "cells/s": frame.quantity(size * size * steps / seconds, "")},
+                    {"steps/s": f"{left / seconds:.1f}", "cells/s": frame.quantity(size * size * left / seconds, "")},
                 ),
                 **frame.traffic(queue),
             },

@@ -41,7 +41,7 @@ SlurmctldPort=$FIRST_PORT
 SlurmUser=$user
 SlurmdUser=$user
 AuthType=auth/munge
-AuthInfo=socket=$FOLDER/munge.socket
+AuthInfo=socket=$FOLDER/munge.socket,cred_expire=10
 CredType=cred/munge
 MpiDefault=none
 ProctrackType=proctrack/linuxproc

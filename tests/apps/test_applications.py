@@ -106,6 +106,51 @@ def test_an_application_notices_a_replay_that_writes_nothing(run: str) -> None:
     assert result.stdout.count("WRONG:") == 1, result.stdout + result.stderr
 
 
+#: Each with arguments of a short run, of one that goes on from it, and what it then says.
+CHECKPOINTED = {
+    "wave_sim": (["--size", "131", "--steps", "40"], ["--steps", "61"], "Verified: bit-identical"),
+    "nbody": (["--bodies", "131", "--steps", "10"], ["--steps", "15"], "Verified: within"),
+    "conjugate_gradient": (["--size", "41", "--steps", "40"], ["--steps", "1000"], "Verified: bit-identical"),
+}
+# Runs the application that is its first argument, with a signal after each question for one.
+WITH_SIGNAL = """
+import runpy, signal, sys
+import celerity_py
+ask = celerity_py.stop_requested
+def ask_after_signal(**options):
+    answer = ask(**options)
+    signal.raise_signal(signal.SIGUSR1)
+    return answer
+celerity_py.stop_requested = ask_after_signal
+del sys.argv[0]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("app", CHECKPOINTED)
+def test_an_application_goes_on_from_its_checkpoint_on_another_number_of_ranks(app: str, tmp_path: Path) -> None:
+    short, longer, verdict = CHECKPOINTED[app]
+    folder = ["--checkpoint", str(tmp_path), "--checkpoint-every", "10"]
+    result = _run(app, *short, *folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert before == [f"step-{step:012}" for step in ((30, 40) if app != "nbody" else (10,))]
+    result = _run(app, *short, *longer, *folder, "--verify", ranks=2)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert verdict in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) != before
+
+
+def test_an_application_that_gets_a_signal_writes_a_checkpoint_and_ends(tmp_path: Path) -> None:
+    folder = ["--checkpoint", str(tmp_path), "--checkpoint-every", "20"]
+    arguments = ["--size", "131", "--steps", "100", *folder]
+    result = _run("wave_sim", *arguments, through=("-c", WITH_SIGNAL))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"Stopped after 20 of 100 steps. Start it again: it goes on from {tmp_path}." in result.stdout
+    assert (tmp_path / "step-000000000020").is_dir()
+
+
 def test_looking_ahead_saves_all_resizes_of_a_history_that_grows() -> None:
     figures = {}
     for lookahead in ("auto", "none"):

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.io import checkpoints
 from celerity_py.io.checkpoints import CheckpointWriter
 from celerity_py.io.writing import Share, rows_of
+from tests.support import killed_checkpoints
 
 VALUES = np.arange(60.0).reshape(10, 6)
 RECORDS = np.array([(1.5, (2, 3)), (4.5, (5, 6))], dtype=[("a", "<f4"), ("b", "<i8", (2,))])
@@ -195,42 +194,61 @@ def test_mistakes_of_checkpoint(queue: celerity.Queue, tmp_path: Path) -> None:
         celerity.checkpoint(queue, tmp_path, {"u": u}, step=5)
 
 
-_KILLED = """
-import sys
+_MOMENTS = """
+import os, sys
+from pathlib import Path
 import numpy as np
-import celerity_py as celerity
-from celerity_py import access
+from celerity_py import Box
+from celerity_py.formats.stored_arrays import StoredArray
+from celerity_py.io.checkpoints import CheckpointWriter
+from celerity_py.io.writing import Share
 
-@celerity.kernel
-def increase(chunk, u):
-    u[chunk.box] += 1
+folder, array = Path(sys.argv[1]), StoredArray((4, 3), np.dtype(float))
 
-with celerity.Queue() as queue:
-    restored = celerity.restore(sys.argv[1], missing_ok=True)
-    u = restored["u"] if restored else celerity.Buffer.from_array(np.zeros((50, 1000)))
-    start = restored.step if restored else 0
-    state = queue.fence(u).result()
-    print(start, state.min(), state.max(), flush=True)
-    for step in range(start + 1, 100000):
-        queue.parallel_for(u.shape, increase, u.read_write(access.one_to_one()))
-        celerity.checkpoint(queue, sys.argv[1], {"u": u}, step=step)
+def write(step):
+    told = {"step": step, "ranks": 1, "attrs": {}, "objects": ["log"]}
+    writer = CheckpointWriter(folder, {"u": array}, told, 2, set())
+    writer.begin(step)
+    writer.write(step, 0, [Share("u", Box((0, 0), (4, 3)), np.full((4, 3), float(step)))], {"log": step})
+    writer.finish(step)
+
+def end_at(number):
+    left = iter(range(number))
+    sys.addaudithook(lambda event, _: next(left, None) is None and os._exit(9) if event in EVENTS else None)
+
+EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.listdir", "os.scandir"}
+for step in (1, 2):
+    write(step)
+status, moment = 9, 0
+while status:
+    child = os.fork()
+    if child == 0:
+        end_at(moment)
+        write(3 + moment)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    moment += 1
+    names = sorted(path.name for path in folder.glob("step-*"))
+    print(*names, flush=True)
+    for name in names:
+        assert set(os.listdir(folder / name)) == {"u.0.npy", "log.0.pickle", "manifest.json"}, os.listdir(folder / name)
+        assert np.all(np.load(folder / name / "u.0.npy") == int(name[5:]))
+    assert len(names) >= 2
 """
 
 
+def test_a_checkpoint_is_whole_or_not_there_wherever_its_writer_is_killed(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _MOMENTS, tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) > 10  # moments
+    assert len(set(lines)) > 3  # some before the new checkpoint is there, some after
+
+
 def test_a_killed_program_goes_on_from_a_whole_state(tmp_path: Path) -> None:
-    delays = random.Random(5)
-    steps = []
-    for _ in range(3):
-        program = subprocess.Popen([sys.executable, "-c", _KILLED, tmp_path], stdout=subprocess.PIPE, text=True)
-        assert program.stdout is not None
-        step, low, high = program.stdout.readline().split()
-        assert float(low) == float(high) == int(step)
-        steps.append(int(step))
-        known = len(list(tmp_path.glob("step-*")))
-        while len(list(tmp_path.glob("step-*"))) <= known < 2:
-            time.sleep(0.01)
-        time.sleep(delays.random() * 0.05)
-        program.send_signal(signal.SIGKILL)
-        program.communicate()
-    assert steps == sorted(steps)
-    assert steps[-1] > 0
+    chance = random.Random(5)
+    counts = killed_checkpoints.kill(tmp_path, 1, chance) + killed_checkpoints.kill(tmp_path, 1, chance)
+    assert (counts["kills"], counts["wrong"]) == (2, 0)
+    assert counts["restored"] >= 4
