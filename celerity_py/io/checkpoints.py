@@ -12,7 +12,7 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
@@ -157,6 +157,7 @@ class CheckpointWriter:
         """
         self._folder, self._arrays, self._told, self._keep, self._restored = folder, arrays, told, keep, restored
         self._path = folder / f"step-{told['step']:012}"
+        self.name = self._path.name
         self._remedy = f"Earlier checkpoints in {folder} are whole. Look at its disk, and go on from the last one."
         if folder.is_relative_to(SHARED_MEMORY):
             self._remedy = f"Snapshots need room in {SHARED_MEMORY}: see df -h {SHARED_MEMORY}, or name a folder."
@@ -169,7 +170,7 @@ class CheckpointWriter:
                 remove(left)
             Partial(self._path, attempt).place.mkdir()
 
-    def write(self, attempt: int, rank: int, shares: Sequence[Share], objects: Mapping[str, Any]) -> None:
+    def write(self, attempt: int, rank: int, shares: Iterable[Share], objects: Mapping[str, Any]) -> None:
         """See `Writer`."""
         place = Partial(self._path, attempt).place
         for name, _, contents in shares:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +125,7 @@ class _FileWriter:
         may_replace: bool,
     ) -> None:
         self.is_written_in_turn = kind.is_written_in_turn
+        self.name = path.name
         self._path, self._kind, self._arrays, self._attrs = path, kind, arrays, attrs
         self._size, self._leftovers, self._may_replace = size, leftovers, may_replace
         self._remedy = f"No file of the name {path} was made or changed. Look at its disk, and save it again."
@@ -136,7 +137,7 @@ class _FileWriter:
             self._leftovers.remove_of(self._path)
             self._kind.create(partial.place, self._arrays, self._attrs, self._size)
 
-    def write(self, attempt: int, rank: int, shares: Sequence[Share], objects: Mapping[str, Any]) -> None:
+    def write(self, attempt: int, rank: int, shares: Iterable[Share], objects: Mapping[str, Any]) -> None:
         """See `Writer`."""
         place = Partial(self._path, attempt).place
         for name, box, contents in shares:

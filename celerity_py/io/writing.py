@@ -8,7 +8,7 @@ buffer with an element per rank, the ticket, carries the order and the number of
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
@@ -22,6 +22,7 @@ from celerity_py.access import one_to_one
 from celerity_py.buffer import Buffer, check_alive, make_buffer
 from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.host_objects import HostObject
+from celerity_py.io.progress import WritingProgress
 from celerity_py.io.publishing import Leftovers
 from celerity_py.queue import Queue
 from celerity_py.scheduler.errors import ArgumentTypeError, UsageError
@@ -46,11 +47,13 @@ class Writer(Protocol):
 
     #: One rank at a time.
     is_written_in_turn: bool
+    #: Of the file or folder.
+    name: str
 
     def begin(self, attempt: int) -> None:
         """On rank 0, before all ranks write. The number of the attempt is another one each time."""
 
-    def write(self, attempt: int, rank: int, shares: Sequence[Share], objects: Mapping[str, Any]) -> None:
+    def write(self, attempt: int, rank: int, shares: Iterable[Share], objects: Mapping[str, Any]) -> None:
         """On each rank, its rows and its objects."""
 
     def finish(self, attempt: int) -> None:
@@ -61,8 +64,9 @@ class FilesOfRun:
     """What the calls of one run know of its files. The same on all ranks."""
 
     def __init__(self) -> None:
+        self.progress = WritingProgress()
         #: Orders all tasks that write files, so that host memory holds one snapshot at a time.
-        self.turns: HostObject[None] = HostObject(None)
+        self.turns = HostObject(self.progress)
         #: Files that the program has asked for.
         self.saved: set[Path] = set()
         #: By folder of checkpoints: the last step that the program has asked for.
@@ -78,6 +82,8 @@ def files_of(runtime: Runtime) -> FilesOfRun:
     files: FilesOfRun | None = runtime.of_io.get(FilesOfRun)
     if files is None:
         files = runtime.of_io[FilesOfRun] = FilesOfRun()
+        if runtime.live_view is not None:
+            runtime.live_view.writing = files.progress
         runtime.at_stop.append(runtime.of_io.clear)
     return files
 
@@ -164,7 +170,9 @@ def submit_writing(  # noqa: PLR0917 - of one call
     """
     runtime: Runtime = queue._runtime
     size, priority = runtime.size, queue.priority
-    turns = files_of(runtime).turns
+    files = files_of(runtime)
+    files.progress.ask()
+    turns = files.turns
     ticket = make_buffer((size,), np.int64, f"ticket of {name}", frame)
     buffers = {key: value for key, value in contents.items() if isinstance(value, Buffer)}
     objects = {key: value for key, value in contents.items() if isinstance(value, HostObject)}
@@ -198,18 +206,19 @@ def _rows_mapper(shape: tuple[int, ...], together: int, size: int) -> Callable[[
     return lambda chunk: rows_of(shape, together, (chunk.box.min[0], chunk.box.max[0]), size)
 
 
-def _begin(_part: Part, writer: Writer, ticket: Any, _turns: None) -> None:
+def _begin(_part: Part, writer: Writer, ticket: Any, _progress: WritingProgress) -> None:
     ticket[...] = int.from_bytes(os.urandom(7), "little")
     writer.begin(int(ticket.array[0]))
 
 
-def _write(part: Any, writer: Writer, names: Any, ticket: Any, _turns: None, *given: Any) -> None:
+def _write(part: Any, writer: Writer, names: Any, ticket: Any, progress: WritingProgress, *given: Any) -> None:
     views = zip(names.buffers, given, strict=False)
     shares = [
         Share(name, view.box, view[view.box]) for name, view in views if (view.box if view.box.ndim else part.rank == 0)
     ]
     objects = dict(zip(names.objects, given[len(names.buffers) :], strict=True))
-    writer.write(int(ticket.array[0]), part.rank, shares, objects)
+    counted = progress.each_of(writer.name, shares, [share.contents.nbytes for share in shares])
+    writer.write(int(ticket.array[0]), part.rank, counted, objects)
 
 
 def _write_in_turn(part: Any, *given: Any) -> None:
@@ -220,5 +229,5 @@ def _write_in_turn(part: Any, *given: Any) -> None:
         part.comm.send(None, dest=part.rank + 1)
 
 
-def _finish(_part: Part, writer: Writer, ticket: Any, _turns: None) -> None:
+def _finish(_part: Part, writer: Writer, ticket: Any, _progress: WritingProgress) -> None:
     writer.finish(int(ticket.array[0]))

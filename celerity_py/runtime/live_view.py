@@ -64,6 +64,7 @@ class RankReport:
     blocked: float  # the program was too far ahead
     device_bytes: int  # allocated now, on the device with the most
     host_bytes: int
+    writing: str  # a file, and how far it is; empty if none is written
 
 
 class News(NamedTuple):
@@ -79,6 +80,13 @@ class CountsSteps(Protocol):
 
     def count_done(self) -> int:
         """The number of steps that are done."""
+
+
+class TellsProgress(Protocol):
+    """The files of a rank."""
+
+    def tell(self) -> str:
+        """What is written now, and what waits; empty if nothing does."""
 
 
 class LiveView:
@@ -97,6 +105,8 @@ class LiveView:
     ) -> None:
         #: Those of the latest loop with `celerity.progress`.
         self.steps: CountsSteps | None = None
+        #: Files that host tasks write.
+        self.writing: TellsProgress | None = None
         self._rank = rank
         self._executor = executor
         self._scheduler = scheduler
@@ -150,6 +160,7 @@ class LiveView:
             blocked=round(rates["blocked"], 3),
             device_bytes=max(memory[_FIRST_DEVICE_MEMORY:], default=0),
             host_bytes=memory[_HOST_MEMORY],
+            writing="" if self.writing is None else self.writing.tell(),
         )
         return json.dumps(asdict(made)).encode("ascii") if span_s > 0 else b""
 
@@ -196,6 +207,10 @@ def _describe_steps(report: RankReport) -> str:
     return "" if report.steps_per_s is None else f"{_number(report.steps_per_s)} steps/s, "
 
 
+def _describe_writing(report: RankReport) -> str:
+    return f"writing {report.writing}" if report.writing else ""
+
+
 def _number(rate: float) -> str:
     return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
@@ -209,6 +224,7 @@ def describe_report(report: RankReport) -> str:
             f"computing {report.computing:.0%}, waiting {report.waiting:.0%}{waits_for}",
             f"planning {report.planning:.0%}, starved {report.starved:.0%}, blocked {report.blocked:.0%}",
             f"{format_bytes(report.device_bytes)} per device, {format_bytes(report.host_bytes)} on the host",
+            *filter(None, [_describe_writing(report)]),
         )
     )
 
@@ -242,7 +258,7 @@ def show_table(news: News) -> str:
                 *(f"{share:.0%}" for share in shares),
                 format_bytes(report.device_bytes),
                 format_bytes(report.host_bytes),
-                report.waits_for,
+                "; ".join(filter(None, (report.waits_for, _describe_writing(report)))),
             )
         )
     table = Table(rows, f"celerity_py {news.seconds:.0f} s", has_heads=True, is_numeric=True)

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from celerity_py.executor.failures.failure import Failure
     from celerity_py.executor.live_executor import LiveExecutor
     from celerity_py.executor.network.communicator import Communicator
-    from celerity_py.runtime.live_view import CountsSteps
     from celerity_py.vocabulary.buffer_records import BufferRecord
 
 
@@ -133,7 +132,7 @@ class Runtime:
         self.call_checks = CallChecks() if settings.check else None
         self.executor: _native.Executor | None = None  # none in a dry run
         self.live: LiveExecutor | None = None
-        self._live_view: LiveView | None = None
+        self.live_view: LiveView | None = None
         self._make_natives()
         if self.executor is not None:
             self.live = self.notices.live = self._make_live_executor(self.executor)
@@ -198,7 +197,7 @@ class Runtime:
     def _make_live_executor(self, executor: _native.Executor) -> LiveExecutor:
         settings = self.configuration
         if settings.live:
-            self._live_view = LiveView(self.rank, executor, self.scheduler, self.completion, self.at_stop)
+            self.live_view = LiveView(self.rank, executor, self.scheduler, self.completion, self.at_stop)
         kind = RuntimeDelegate if self.ranges is None else partial(ProfiledDelegate, self.ranges)
         delegate = kind(
             self.completion,
@@ -219,13 +218,8 @@ class Runtime:
             num_devices=self.num_devices,
             direct=any(self.direct_peers.with_rank),
             program=self.program,
-            reporter=self._live_view,
+            reporter=self.live_view,
         )
-
-    def show_steps(self, steps: CountsSteps) -> None:
-        """Let the live view tell the steps of the latest loop with `celerity.progress`."""
-        if self._live_view is not None:
-            self._live_view.steps = steps
 
     @property
     def may_be_direct(self) -> bool:

@@ -37,8 +37,8 @@ class StepCounter:
         runtime = self.runtime
         if runtime is None:
             runtime = self.runtime = lifecycle.running()
-        if runtime is not None:
-            runtime.show_steps(self)
+        if runtime is not None and runtime.live_view is not None:
+            runtime.live_view.steps = self
         self.newest = 0 if runtime is None or runtime.state.has_ended else runtime.next_id - 1
         self._in_flight.append((self.submitted + 1, self.newest))
         self.submitted += 1

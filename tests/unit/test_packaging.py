@@ -59,7 +59,9 @@ INSTALLED = {
         interiors item_emission kernels launches lowering memories mistakes nodes operations ordering planning plans
         random_arrays reducers row_emission scalars storages stores structures tiling trace type_questions walks
     """,
-    "celerity_py/io": "__init__ checkpoints loading memory_snapshots publishing restoring saving stops writing",
+    "celerity_py/io": """
+        __init__ checkpoints loading memory_snapshots progress publishing restoring saving stops writing
+    """,
     "celerity_py/kept_kernels": "__init__ kernel_folder results",
     "celerity_py/reductions": """
         __init__ combinations cuda_reductions empty_reductions host_combination host_reducers operations

@@ -9,6 +9,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import celerity_py as celerity
 from celerity_py import Box, access
 from celerity_py.errors import ArgumentTypeError, ResourceError, UsageError
 from celerity_py.formats.npy import Npy
+from celerity_py.formats.zarr_folders import Zarr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,3 +214,33 @@ def test_files_are_written_beside_the_next_kernels(tmp_path: Path, monkeypatch: 
         np.testing.assert_array_equal(queue.fence(u).result(), VALUES * 2)  # while the file is not written yet
         may_write.set()
     np.testing.assert_array_equal(np.load(tmp_path / "u.npy"), VALUES)
+
+
+def test_the_live_view_tells_how_far_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_write = {name: threading.Event() for name in ("u", "v")}
+    begun, write = Queue[str](), Zarr.write
+
+    def write_later(self: Zarr, path: Path, name: str, box: Box, contents: Any) -> None:
+        begun.put(name)
+        assert may_write[name].wait(30)
+        write(self, path, name, box, contents)
+
+    monkeypatch.setattr(Zarr, "write", write_later)
+    celerity.configure(live=True)
+    with celerity.Queue() as queue:
+        live_view = queue._runtime.live_view
+        assert live_view is not None
+        u = celerity.Buffer.from_array(np.ones((1 << 10, 1 << 7)), name="u")
+        contents = {"u": u, "v": celerity.Buffer.from_array(MATRICES.astype(np.float64), name="v")}
+        for number in range(3):
+            celerity.io.save(queue, tmp_path / f"frame{number}.zarr", contents)
+        told = []
+        for name, event in may_write.items():
+            assert begun.get(timeout=30) == name
+            assert live_view.writing is not None
+            told.append(live_view.writing.tell())
+            event.set()
+        queue.wait()
+        assert told == ["frame0.zarr, 0 B of 1 MiB, and 2 more", "frame0.zarr, 1 MiB of 1 MiB, and 2 more"]
+        assert live_view.writing is not None
+        assert not live_view.writing.tell()

@@ -51,6 +51,7 @@ REPORT = RankReport(
     blocked=0.5,
     device_bytes=1 << 20,
     host_bytes=0,
+    writing="",
 )
 
 
@@ -132,6 +133,8 @@ def test_a_line_tells_shares_memory_and_for_whom_a_rank_waits() -> None:
         '12 tasks/s, 4 ahead; computing 25%, waiting 75% for rank 0: B1 "u" [3:4]; planning 5%, starved 1%, '
         "blocked 50%; 1 MiB per device, 0 B on the host"
     )
+    writing = RankReport(**{**asdict(REPORT), "writing": "u.npy, 1 MiB of 4 MiB, and 2 more"})
+    assert describe_report(writing).endswith("0 B on the host; writing u.npy, 1 MiB of 4 MiB, and 2 more")
 
 
 def test_a_line_tells_the_steps_of_a_loop() -> None:
