@@ -29,6 +29,8 @@ from celerity_py.scheduler.errors import UsageError
 _KINDS: Final = "biufc"
 _LONG_DOUBLES: Final = "gG"
 _METADATA: Final = "zarr.json"
+#: A folder of Zarr has one of these files.
+ZARR_MARKS: Final = (_METADATA, ".zgroup", ".zarray")
 
 
 class Zarr:

@@ -174,8 +174,9 @@ class CheckpointWriter:
         """See `Writer`."""
         place = Partial(self._path, attempt).place
         for name, _, contents in shares:
-            with explained(f'rank {rank} cannot write its share of "{name}" to {self._path}', self._remedy):
-                write_npy(place / file_of(name, rank, "npy"), contents)
+            file = place / file_of(name, rank, "npy")
+            with explained(f'rank {rank} cannot write its share of "{name}" to {self._path}', self._remedy, file):
+                write_npy(file, contents)
         for name, value in objects.items():
             state = value.state() if callable(getattr(value, "state", None)) else value
             with explained(f'rank {rank} cannot write "{name}" to {self._path}', self._remedy):

@@ -79,12 +79,13 @@ def remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def explained(who: str, remedy: str) -> Iterator[None]:
+def explained(who: str, remedy: str, place: Path | None = None) -> Iterator[None]:
     """Tell of errors of the operating system and of libraries as this package does.
 
     Args:
         who: Cannot do what, as the beginning of a sentence.
         remedy: Sentences.
+        place: A file or folder that is removed then, as the disk may be full.
 
     Raises:
         ResourceError: In the place of such an error.
@@ -92,5 +93,8 @@ def explained(who: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # h5py raises both
+        if place is not None:
+            with contextlib.suppress(OSError):
+                remove(place)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ResourceError(f"{who}: {reason}. {remedy}") from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from celerity_py.formats.choice import format_of, to_path
 from celerity_py.formats.stored_arrays import Format, StoredArray
+from celerity_py.formats.zarr_folders import ZARR_MARKS
 from celerity_py.io.publishing import Leftovers, Partial, explained
 from celerity_py.io.writing import Share, check_contents, files_of, runtime_of, stored, submit_writing
 from celerity_py.scheduler.errors import UsageError
@@ -45,7 +46,7 @@ def save(
             `.npy` for one array. All ranks need to see it. The folder around it exists.
         buffers: By the name of the array in the file. Dimensions of an element stand behind those of the shape.
         attrs: Attributes of the file, of values that JSON has. HDF5 takes numbers, lists of numbers and strings.
-        overwrite: Whether a file or folder of this name may be replaced, as soon as the new one is whole.
+        overwrite: Whether a file or folder of Zarr of this name may be replaced, as soon as the new one is whole.
 
     Raises:
         ArgumentTypeError: If an argument has another type.
@@ -102,6 +103,8 @@ def _check_target(target: Path, saved: set[Path], *, may_replace: bool) -> None:
             f"There is no folder {target.parent} for {target.name}. Make it first, on a disk of all ranks."
         )
     if may_replace:
+        if target.is_dir() and not any((target / name).exists() for name in ZARR_MARKS):
+            raise UsageError(f"{target} is a folder, but none of Zarr: it is not replaced. Choose another name.")
         return
     if target in saved or target.exists():
         raise UsageError(
@@ -132,20 +135,22 @@ class _FileWriter:
 
     def begin(self, attempt: int) -> None:
         """See `Writer`."""
-        partial = Partial(self._path, attempt)
-        with explained(f"rank 0 cannot make {self._path}", self._remedy):
+        place = Partial(self._path, attempt).place
+        with explained(f"rank 0 cannot make {self._path}", self._remedy, place):
             self._leftovers.remove_of(self._path)
-            self._kind.create(partial.place, self._arrays, self._attrs, self._size)
+            self._kind.create(place, self._arrays, self._attrs, self._size)
 
     def write(self, attempt: int, rank: int, shares: Iterable[Share], objects: Mapping[str, Any]) -> None:
         """See `Writer`."""
         place = Partial(self._path, attempt).place
+        removed = place if self._size == 1 else None  # other ranks may be writing
         for name, box, contents in shares:
             rows = f"rows {box.min[0]} to {box.max[0]} of " if box.ndim else ""
-            with explained(f'rank {rank} cannot write {rows}"{name}" to {self._path}', self._remedy):
+            with explained(f'rank {rank} cannot write {rows}"{name}" to {self._path}', self._remedy, removed):
                 self._kind.write(place, name, box, contents)
 
     def finish(self, attempt: int) -> None:
         """See `Writer`."""
-        with explained(f"rank 0 cannot finish {self._path}", self._remedy):
-            Partial(self._path, attempt).publish(overwrite=self._may_replace)
+        partial = Partial(self._path, attempt)
+        with explained(f"rank 0 cannot finish {self._path}", self._remedy, partial.place):
+            partial.publish(overwrite=self._may_replace)

@@ -19,6 +19,7 @@ import celerity_py as celerity
 from celerity_py import Box, access
 from celerity_py.errors import ArgumentTypeError, ResourceError, UsageError
 from celerity_py.formats.npy import Npy
+from celerity_py.formats.stored_arrays import StoredArray
 from celerity_py.formats.zarr_folders import Zarr
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ def test_a_device_reads_the_rows_that_it_needs(tmp_path: Path, monkeypatch: pyte
     assert sum(box.size for box in boxes) == middle.size
 
 
+def test_the_end_of_a_file_of_more_elements_than_32_bits_count_is_read(queue: celerity.Queue, tmp_path: Path) -> None:
+    path, size = tmp_path / "large.npy", 3 * 10**9 + 7
+    Npy().create(path, {"large": StoredArray((size,), np.dtype(np.int8))}, {}, 1)
+    Npy().write(path, "large", Box((size - 3,), (size,)), np.array([1, 2, 3], np.int8))
+    u = celerity.Buffer.from_file(path)
+    out, end = celerity.Buffer(u.shape, u.dtype), Box((size - 4,), (size,))
+    queue.parallel_for(end, copy, out.write(access.one_to_one()), u.read(access.one_to_one()))
+    np.testing.assert_array_equal(queue.fence(out, end).result(), [0, 1, 2, 3])
+
+
 def test_a_name_that_is_taken_is_refused_and_replaced_on_demand(queue: celerity.Queue, tmp_path: Path) -> None:
     u = celerity.Buffer.from_array(VALUES, name="u")
     for path in (tmp_path / "u.npy", tmp_path / "u.zarr"):
@@ -133,6 +144,14 @@ def test_the_disk_has_all_of_a_file_before_its_name(
     assert not unsynced
 
 
+@pytest.mark.parametrize("name", ["results", "u.npy"])
+def test_a_folder_that_is_none_of_zarr_is_not_replaced(queue: celerity.Queue, tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "thesis").mkdir(parents=True)
+    with pytest.raises(UsageError, match=rf"{name} is a folder, but none of Zarr: it is not replaced"):
+        celerity.io.save(queue, tmp_path / name, {"u": celerity.Buffer.from_array(VALUES)}, overwrite=True)
+    assert (tmp_path / name / "thesis").is_dir()
+
+
 @contextmanager
 def file_limit(num_bytes: int) -> Iterator[None]:
     """As if the disk were full behind so many bytes of a file."""
@@ -156,6 +175,7 @@ def test_a_full_disk_is_an_error_and_the_old_file_stays(tmp_path: Path, suffix: 
         with pytest.raises(ResourceError, match="rank 0 cannot ") as caught:
             queue.wait()
     assert f"No file of the name {path} was made or changed" in str(caught.value)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # the room on the disk is free again
     assert "test_files.py" in str(caught.value)
     with celerity.Queue() as queue:
         np.testing.assert_array_equal(queue.fence(celerity.Buffer.from_file(path)).result(), VALUES)
