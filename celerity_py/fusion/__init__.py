@@ -27,6 +27,7 @@ instructions for one item (`lowering`), and these become text: C++ (`emission`, 
         type_questions whether a function asks for more than the values of numbers
         random_arrays celerity.random
         reducers     the partial results of reductions
+        tables       arrays of NumPy among the arguments
         arrays       operators, references, assignments
           array_folds  sums and extrema, of few elements or by a fold
           folds        statements that combine all elements of a value

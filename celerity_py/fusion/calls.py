@@ -22,6 +22,7 @@ from celerity_py.fusion.random_arrays import random_array
 from celerity_py.fusion.reducers import SymbolicReducer
 from celerity_py.fusion.scalars import Parameter, SymbolicScalar
 from celerity_py.fusion.storages import BufferStorage
+from celerity_py.fusion.tables import table_of
 from celerity_py.fusion.trace import Trace
 from celerity_py.fusion.type_questions import asks_for_types
 from celerity_py.random import TRACED
@@ -158,6 +159,8 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
             symbolic.append(SymbolicView(trace, argument, memory, owner))
         elif isinstance(argument, ReductionPort):
             symbolic.append(SymbolicReducer(trace, position, argument, owner))
+        elif type(argument) is np.ndarray and not takes_numbers:
+            symbolic.append(table_of(trace, position, argument))
         elif is_parameter(argument) and not takes_numbers:
             symbolic.append(SymbolicScalar(Parameter(None, (position,), argument), trace.needed))
         else:

@@ -19,6 +19,7 @@ from celerity_py.fusion.folds import Fold, cpu_parts_of
 from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.launches import Launch
 from celerity_py.fusion.lowering import Body, Instruction, lower
+from celerity_py.fusion.memories import Table
 from celerity_py.fusion.ordering import Step, steps_of
 from celerity_py.fusion.tiling import is_fixed
 
@@ -215,6 +216,10 @@ class _PassText:
 
     def _function(self, kind: str, memory: Memory) -> str:
         """What loads elements of a memory, or stores them."""
+        if isinstance(memory, Table):
+            name = f"table_{type_name(memory.dtype)}"
+            self._made.setdefault(name, f"load_of({type_name(memory.dtype)})")
+            return name
         place, key = self._launch.memories.index(memory), self._keys.index(memory.key)
         name = f"{kind}_{place}"
         self._made.setdefault(name, f"{kind}_of({type_name(memory.dtype)}, {key}, {len(self._keys)})")
@@ -247,6 +252,9 @@ class _PassText:
                 return f"int64({self._coordinate(detail)})"
             case "inside":
                 return " & ".join(self._inside(*bound) for bound in detail)
+            case "gather":
+                where = f"{self._launch.table(detail)} + v{instruction.operands[0]}"
+                return f"{self._function('load', detail)}(scalars, {where})"
             case "load":
                 return (
                     f"{self._function('load', detail.load.memory)}({self._address(detail.load.memory, detail.where)})"
@@ -294,6 +302,10 @@ class _PassText:
     # ---- places
 
     def _address(self, memory: Memory, where: Positions) -> str:
+        if isinstance(memory, Table):
+            pairs = zip(where, memory.strides, strict=True)
+            distances = (f" + {self._element(memory, dim, one)} * {stride}" for dim, (one, stride) in enumerate(pairs))
+            return f"scalars, {self._launch.table(memory)}{''.join(distances)}"
         first = self._launch.first_stride(memory)
         terms = []
         for dim, position in enumerate(where):

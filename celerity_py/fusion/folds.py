@@ -163,7 +163,9 @@ def _place_of(value: Node) -> tuple[tuple[int, ...], int]:
     ndim = len(value.shape)
     for load in all_loads(value):
         varying = [(dim, one) for dim, one in enumerate(load.positions) if one.axis != NO_AXIS]
-        if [(one.axis, one.step) for _, one in varying] == [(axis, 1) for axis in range(ndim)]:
+        if load.memory.num_divided and [(one.axis, one.step) for _, one in varying] == [
+            (axis, 1) for axis in range(ndim)
+        ]:
             divided = sum(dim < load.memory.num_divided for dim, _ in varying)
             return tuple(one.offset for _, one in varying), max(divided, 1)
     return (0,) * ndim, ndim

@@ -58,6 +58,14 @@ CELERITY_ITEM T scalar(const char* scalars, int place) {
 	return result;
 }
 
+// An element of a table among the scalars, which begins at the byte `at`.
+template <typename T>
+CELERITY_ITEM T table(const char* scalars, int64 at) {
+	T result;
+	CELERITY_MATH memcpy(&result, scalars + at, sizeof(T));
+	return result;
+}
+
 // ---- types
 
 template <typename To, typename From>

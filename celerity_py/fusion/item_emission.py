@@ -10,6 +10,7 @@ import numpy as np
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
 from celerity_py.fusion.folds import Fold
 from celerity_py.fusion.lowering import Body, Instruction, Place
+from celerity_py.fusion.memories import Table
 from celerity_py.fusion.ordering import steps_of
 from celerity_py.fusion.tiling import find_windows, is_fixed
 
@@ -130,7 +131,11 @@ class ItemsText:
                 return " && ".join(self._bound(*bound) for bound in detail)  # type: ignore[attr-defined]
             case "load":
                 assert isinstance(detail, Place)
+                if isinstance(detail.load.memory, Table):
+                    return self._table(detail.load.memory, detail.where)
                 return f"*{self.address(detail.load.memory, detail.where)}"
+            case "gather":
+                return f"table<{kind}>(l.scalars, {self._launch.table(detail)} + {operands})"  # type: ignore[arg-type]
             case "both" | "either":
                 sign = " && " if instruction.operation == "both" else " || "
                 return sign.join(f"v{number}" for number in instruction.operands)
@@ -143,6 +148,11 @@ class ItemsText:
                 return f"cast<{kind}>({operands})"
             case name:
                 return f"op_{name}({operands})"
+
+    def _table(self, memory: Table, where: Positions) -> str:
+        pairs = zip(where, memory.strides, strict=True)
+        terms = (f" + distance({self._element(memory, dim, one)}, {stride})" for dim, (one, stride) in enumerate(pairs))
+        return f"table<{type_name(memory.dtype)}>(l.scalars, {self._launch.table(memory)}{''.join(terms)})"
 
     def _store(self, statement: Statement) -> str:
         value = f"v{self._body.values[statement]};"

@@ -6,11 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+from celerity_py.fusion.scalars import SCALAR_BYTES, num_places
+
+if TYPE_CHECKING:
     from celerity_py.fusion.coordinates import Affine, Box
-    from celerity_py.fusion.memories import Memory
+    from celerity_py.fusion.memories import Memory, Table
     from celerity_py.fusion.scalars import Parameter
 
 #: Bytes that a thread loads or stores at once. Memory is aligned to these.
@@ -45,7 +47,11 @@ class Launch:
         """The place of a scalar."""
         if (parameter, dtype) not in self.scalars:
             self.scalars.append((parameter, dtype))
-        return self.scalars.index((parameter, dtype))
+        return num_places(self.scalars[: self.scalars.index((parameter, dtype))])
+
+    def table(self, memory: Table) -> int:
+        """The first byte of a table among the scalars."""
+        return SCALAR_BYTES * self.scalar(memory.parameter, np.dtype((np.void, memory.num_bytes)))
 
     def first_stride(self, memory: Memory) -> int:
         """The place of a memory's first stride."""
@@ -54,7 +60,8 @@ class Launch:
     def counts(self) -> tuple[int, int, int, int]:
         """How many memories, strides, numbers and scalars a launch gives; at least one of each, which may be unused."""
         strides = sum(memory.ndim for memory in self.memories)
-        return tuple(max(one, 1) for one in (len(self.memories), strides, len(self.numbers), len(self.scalars)))  # type: ignore[return-value]
+        scalars = num_places(self.scalars)
+        return tuple(max(one, 1) for one in (len(self.memories), strides, len(self.numbers), scalars))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)

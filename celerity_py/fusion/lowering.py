@@ -11,7 +11,7 @@ import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions, compose
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.nodes import Compute, Insert, ItemIndex, Literal, Load, ScalarValue, Stored
+from celerity_py.fusion.nodes import Compute, Gather, Insert, ItemIndex, Literal, Load, ScalarValue, Stored
 from celerity_py.fusion.walks import Bound, Cut, Visit, cut, inner_visits, stored_value, with_items
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class _Lowering:
     def _make(self, visit: Visit, items: Items, operands: list[int], divided: Cut | None) -> int:
         node, coordinates = visit
         if isinstance(node, Compute):
-            return self._number(Instruction(node.operation, node.dtype, tuple(operands)))
+            table = node.memory if isinstance(node, Gather) else None
+            return self._number(Instruction(node.operation, node.dtype, tuple(operands), table))
         if isinstance(node, Literal):
             return self._number(Instruction("literal", node.dtype, (), node.value.tobytes()))
         if isinstance(node, ScalarValue):

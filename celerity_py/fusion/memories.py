@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from celerity_py.fusion.coordinates import Box, Positions, Shape
+from celerity_py.fusion.scalars import SCALAR_BYTES, Parameter, bytes_of_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +39,25 @@ class Scratch(Memory):
     #: The first element, and the extents.
     origin: tuple[int, ...]
     shape: Shape
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table(Memory):
+    """An array among the arguments, in C order among the scalars of a launch."""
+
+    strides: tuple[int, ...]
+    num_bytes: int
+    #: Gives the bytes of the elements, `num_bytes` of them.
+    parameter: Parameter
+
+    @classmethod
+    def of(cls, position: int, dtype: np.dtype[Any], shape: Shape, argument: Parameter) -> Table:
+        """The table of an argument."""
+        strides = tuple(dtype.itemsize * math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
+        size = -(-dtype.itemsize * math.prod(shape) // SCALAR_BYTES) * SCALAR_BYTES
+        value = Parameter(lambda array: bytes_of_array(array, size), (argument,), None)
+        label = f"argument {position + 1}"
+        return cls(("argument", position), dtype, len(shape), 0, label, strides, size, value)
 
 
 #: Per dimension the lowest and the highest element, and the step between elements.

@@ -16,7 +16,7 @@ from celerity_py.fusion.memories import region_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from celerity_py.fusion.memories import Memory, Region
+    from celerity_py.fusion.memories import Memory, Region, Table
     from celerity_py.fusion.scalars import Parameter
 
 #: Per dimension of the items the step from item to item and the first coordinate modulo it. The item `c` stores the
@@ -76,6 +76,13 @@ class Compute(Node):
 
     operation: str
     operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gather(Compute):
+    """The elements of a table at distances in bytes, which the operand gives."""
+
+    memory: Table
 
 
 @dataclass(frozen=True, eq=False, slots=True)

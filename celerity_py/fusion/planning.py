@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Box, Positions, constant
@@ -346,7 +346,7 @@ def _with_children(node: Node, new: tuple[Node, ...], done: dict[Node, Node]) ->
     if new == children(node):
         return node
     if isinstance(node, Compute):
-        return Compute(node.dtype, node.shape, node.operation, new)
+        return replace(node, operands=new)
     if isinstance(node, Select):
         return Select(node.dtype, node.shape, new[0], node.positions)
     assert isinstance(node, Insert)

@@ -24,7 +24,7 @@ from celerity_py.calls.places import Place
 from celerity_py.calls.reached_values import Reached, Watch, keep, reach
 from celerity_py.fusion.calls import AccessArgument, is_parameter
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.scalars import Parameter, bytes_of
+from celerity_py.fusion.scalars import SCALAR_BYTES, Parameter, bytes_of, num_places
 from celerity_py.fusion.structures import Structures
 from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.scheduler.errors import CelerityWarning, UsageError
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _MOST_PLANS: Final = 256  # of a function; the oldest one goes first
 _MOST_VARIANTS: Final = 8  # of a plan with other values from outside
 _SMALL_STRIDE: Final = 2**31
-_SCALAR_BYTES: Final = 16
 _SCRATCH_ALIGNMENT: Final = 256
 _NUMBERS: Final = (int, float, complex, np.number)
 
@@ -168,6 +167,8 @@ class FusedPlans:
                 kinds += [arg.kind, arg.record.shape, first]
             elif arg.__class__ is ReductionPort:
                 kinds += [arg.kind, arg.record.shape]
+            elif type(arg) is np.ndarray:
+                kinds += [arg.dtype, arg.shape, arg.tobytes() if position in self._needed else None]
             elif _is_fixed(arg, position, self._needed):
                 kinds += [type(arg), repr(arg)]
             else:
@@ -183,7 +184,9 @@ class FusedPlans:
     def _make(self, submission: Submission, local: _native.LocalAccesses) -> Plan:
         args = submission.args
         for arg in args:
-            if not isinstance(arg, (PortRecord, *_NUMBERS, str, type(None), tuple, np.dtype, type)):
+            if type(arg) is not np.ndarray and not isinstance(
+                arg, (PortRecord, *_NUMBERS, str, type(None), tuple, np.dtype, type)
+            ):
                 raise NotTakenError(f"An argument of type {type(arg).__name__} is not fused yet.")
             if arg.__class__ is Port and arg.wraps:
                 raise NotTakenError("An access that goes on at the opposite side of its buffer is not fused yet.")
@@ -273,7 +276,7 @@ class FusedPlans:
         natives = []
         for place, one in zip(places, made, strict=True):
             if place not in structures:
-                first, size = len(scalars) * _SCALAR_BYTES, len(one.scalars) * _SCALAR_BYTES
+                first, size = (SCALAR_BYTES * num_places(some) for some in (scalars, one.scalars))
                 code.append(self._compile(one, has_small_strides))
                 structures[place] = len(structures), (code[-1].passes, first, size)
                 scalars += one.scalars
@@ -310,7 +313,7 @@ class FusedPlans:
 
 def _is_fixed(arg: Any, position: int, needed: set[int]) -> bool:
     """Whether a plain argument is no scalar: another value is another trace."""
-    return position in needed or not is_parameter(arg)
+    return position in needed or not (is_parameter(arg) or type(arg) is np.ndarray)
 
 
 def _names_of(function: Callable[..., Any], count: int) -> list[str]:

@@ -17,6 +17,8 @@ from celerity_py.fusion.mistakes import at_line, refusal, shown_as
 WEAK: Final = (int, float, complex)
 #: Every floating-point type holds smaller numbers.
 _LARGE: Final = 60000
+#: Of one. Longer ones take several places.
+SCALAR_BYTES: Final = 16
 Number: TypeAlias = "int | float | complex | np.generic"
 
 
@@ -73,10 +75,28 @@ def content_of(scalars: Sequence[tuple[Parameter, np.dtype[Any]]], arguments: Se
     Raises:
         UsageError: If a Python integer does not fit into the type of the arrays that it meets.
     """
-    content = np.zeros((max(len(scalars), 1), 16), np.uint8)
-    for row, (parameter, dtype) in zip(content, scalars, strict=False):
-        row[: dtype.itemsize] = np.frombuffer(as_element(parameter.value_of(arguments), dtype).tobytes(), np.uint8)
+    content = np.zeros((max(num_places(scalars), 1), SCALAR_BYTES), np.uint8)
+    flat, begin = content.reshape(-1), 0
+    for parameter, dtype in scalars:
+        element = as_element(parameter.value_of(arguments), dtype).tobytes()
+        flat[begin : begin + dtype.itemsize] = np.frombuffer(element, np.uint8)
+        begin += SCALAR_BYTES * places_of(dtype)
     return content
+
+
+def places_of(dtype: np.dtype[Any]) -> int:
+    """How many places a scalar takes."""
+    return -(-dtype.itemsize // SCALAR_BYTES)
+
+
+def num_places(scalars: Sequence[tuple[Parameter, np.dtype[Any]]]) -> int:
+    """How many places scalars take."""
+    return sum(places_of(dtype) for _, dtype in scalars)
+
+
+def bytes_of_array(array: np.ndarray[Any, Any], size: int) -> np.void:
+    """The elements in C order, as one scalar of so many bytes."""
+    return np.void(array.tobytes().ljust(size, b"\0"))
 
 
 #: Python's numbers in 16 bytes, by the character of the dtype.

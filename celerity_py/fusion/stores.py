@@ -49,7 +49,9 @@ _ROUNDED: Final = frozenset(
 )
 _ROUNDED_OF_COMPLEX: Final = frozenset(("multiply", "divide", "square", "reciprocal", "absolute"))
 #: A small change of an operand may change the result a lot. Comparisons and casts to integers do so as well.
-_DECIDING: Final = frozenset(("sign", "copysign", "floor", "ceil", "trunc", "rint", "floor_divide", "remainder"))
+_DECIDING: Final = frozenset(
+    ("gather", "sign", "copysign", "floor", "ceil", "trunc", "rint", "floor_divide", "remainder")
+)
 
 
 def stores_of(trace: Trace) -> tuple[Store, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, identity
-from celerity_py.fusion.memories import Memory, overlap, region_of
+from celerity_py.fusion.memories import Memory, Table, overlap, region_of
 from celerity_py.fusion.mistakes import at_line, refusal, user_line
 from celerity_py.fusion.nodes import Load, Node, Statement, Stored, selected
 
@@ -26,6 +26,8 @@ class Trace:
         self.needed: set[int] = set()
         #: The memories of accesses, with the positions of these among the arguments.
         self.memories: dict[Memory, int] = {}
+        #: The arrays among the arguments.
+        self.tables: list[Table] = []
         #: Results that NumPy computes in another order, which rounds otherwise.
         self.rounded: set[Node] = set()
         #: Positions of the reductions into which the function combines.

@@ -129,6 +129,9 @@ class _Drawer:
             )
             self._scalars.append(f"s{number}")
         names += self._scalars
+        if self._has_more:
+            arguments += [self._array(extents, choose.choice(("f4", "f8", "i4", "u1"))) for extents in ((4,), (2, 3))]
+            names += ["w0", "w1"]
         self._add_components(shape, arguments, names)
         self._add_results(arguments, names)
         for number in range(2):  # into these go all types but complex
@@ -274,6 +277,14 @@ class _Drawer:
             return f"celerity.random.bits({where}, {key})[..., {self._random.randrange(4)}]"
         return f"celerity.random.{name}({where}, {key}, dtype='{self._random.choice(('f4', 'f8'))}')"
 
+    def _looked_up(self) -> str:
+        """Elements of an array among the arguments: by numbers, slices and arrays of indices."""
+        index = self._random.choice((f"chunk.index({self._random.randrange(self._ndim)})", self._operand()))
+        forms = ("w0[1]", "w0[-1]", "w0[:1]", f"w0[{index} % 4]", f"w0[-1 - ({index} % 4)]", "w1[0, 2]", "w1[-1:, :1]")
+        return self._random.choice(
+            (*forms, f"w1[{index} % 2, 1]", f"w1[1, {index} % 3]", f"w1[{index} % 2, {index} % 3]")
+        )
+
     def _rows(self) -> str:
         """What does not depend on the order in which elements along some axes are combined."""
         forms = (
@@ -290,7 +301,7 @@ class _Drawer:
         if self._random.random() < 0.06:
             return self._padded()
         if self._has_more and self._random.random() < 0.3:
-            return self._random.choice((self._numbers, self._rows))()
+            return self._random.choice((self._numbers, self._rows, self._looked_up))()
         if self._has_elements and self._random.random() < 0.08:
             return f"e[{self._box()}].sum(axis=-1)"
         kind = self._random.random() * (0.85 if is_array else 1)

@@ -300,3 +300,12 @@ def rows_that_are_combined(chunk: Any, out: Any, u: Any, p: Any, counts: Any) ->
     counts[rows, 0:2] = pairs.sum(axis=0).astype("i8")
     counts[rows, 2] = (u[rows].T > 3).sum(axis=(0,))
     out[0, 3:5] = (pairs > 1).any(axis=(0, 1))
+
+
+@case(U, Access(_numbers("i8")), np.array([1.5, -0.0, 3.0]), _numbers("f4", (2, 4)))
+def arrays_among_the_arguments(chunk: Any, u: Any, places: Any, weights: Any, table: Any) -> None:
+    b = chunk.box
+    u[b] = u[b] * weights[1] + table[places[b] % 2, chunk.index(1) % 4] - weights[places[b] % 3 - 3]
+    for weight in weights:
+        u[b] += table[-1:, :1] * weight
+    u[b] += (u[b][:, None, None, :] * table[None, :, :, None]).max(axis=(1, 2))

@@ -57,7 +57,7 @@ INSTALLED = {
     "celerity_py/fusion": """
         __init__ array_folds arrays calls coordinates cpu_emission cpu_folds cpu_kernels emission folds functions
         interiors item_emission kernels launches lowering memories mistakes nodes operations ordering planning plans
-        random_arrays reducers row_emission scalars storages stores structures tiling trace type_questions walks
+        random_arrays reducers row_emission scalars storages stores structures tables tiling trace type_questions walks
     """,
     "celerity_py/io": """
         __init__ checkpoints loading memory_snapshots progress publishing restoring saving stops writing
