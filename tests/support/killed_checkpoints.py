@@ -86,7 +86,11 @@ def kill(folder: Path, ranks: int, chance: random.Random) -> Counter[str]:
     command = [*launcher, sys.executable, "-m", "tests.support.killed_checkpoints", "--program", str(folder)]
     last = max(steps_in(folder), default=0)
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until_s = time.monotonic() + 60
     while max(steps_in(folder), default=0) < last + 2:
+        if started.poll() is not None or time.monotonic() > until_s:
+            started.kill()
+            raise RuntimeError(f"the program writes no checkpoints; its status is {started.poll()}")
         time.sleep(0.001)
     time.sleep(_CYCLES * chance.random() * 0.02)
     victims = (
