@@ -46,8 +46,13 @@ def current() -> Runtime:
         DivergedPrograms: If another rank has come to the end of its program.
         LaunchError: If MPI does not work the way this program was started.
     """
+    return _standing() or _start()
+
+
+def _standing() -> Runtime | None:
+    """The runtime, unless another one takes its place in the next call."""
     runtime = _current
-    return _start() if runtime is None or runtime.state.makes_way else runtime
+    return None if runtime is None or runtime.state.makes_way else runtime
 
 
 def running() -> Runtime | None:
@@ -182,8 +187,8 @@ def _forget() -> None:
 
 
 def _who() -> tuple[int, int]:
-    if _current is not None:
-        return _current.rank, _current.size
+    if (runtime := _standing()) is not None:
+        return runtime.rank, runtime.size
     comm, settings = configuration.communicator(), configuration.current()
     if settings.dry_run_ranks:
         return settings.dry_run_rank, settings.dry_run_ranks
@@ -244,6 +249,6 @@ def is_dry_run() -> bool:
     Raises:
         ConfigurationError: If a `CELERITY_` variable is wrong.
     """
-    if _current is not None and not _current.state.makes_way:
-        return _current.is_dry
+    if (runtime := _standing()) is not None:
+        return runtime.is_dry
     return configuration.current().dry_run_ranks > 0

@@ -84,11 +84,13 @@ def sheet_of(ufunc: Any, operands: list[tuple[Any, ...]]) -> Sheet:
     return Sheet(function, arguments, expected)
 
 
-def sheets(*, shares: bool = False) -> dict[str, Sheet]:
-    """By operation. Where they share, each pair of dtypes is with two operations of a family instead of all."""
+def sheets(*, half: int | None = None) -> dict[str, Sheet]:
+    """By operation. A half, 0 or 1, has every other pair of dtypes, and each pair with two operations of a family."""
     pairs: list[tuple[Any, ...]] = [pairs_of(*kinds) for kinds in (*((kind, kind) for kind in KINDS), *MIXED)]
     made: dict[str, list[tuple[Any, ...]]] = dict.fromkeys(BINARY, pairs)
-    for family in FAMILIES if shares else ():
+    if half is not None:
+        made = dict.fromkeys(BINARY, pairs[half::2])
+    for family in FAMILIES if half is not None else ():
         for place, name in enumerate(family):
             made[name] = [pair for turn, pair in enumerate(pairs) if (turn - place) % len(family) < 2]
     made |= {name: [(values_of(kind),) for kind in KINDS] for name in UNARY}
@@ -107,10 +109,11 @@ def _of_conversions(pairs: list[tuple[Any, Any]]) -> Sheet:
     return Sheet(function, [Access(array) for pair in pairs for array in pair], expected)
 
 
-def conversions() -> Sheet:
-    """From every dtype to every other one, but for those for which no rule holds."""
+def conversions(*, half: int | None = None) -> Sheet:
+    """From every dtype to every other one, but for those for which no rule holds; or half of these, 0 or 1."""
     kinds = [(one, other) for one in KINDS for other in KINDS if not (one[0] == "f" and other[0] in "iu")]
-    return _of_conversions([(values_of(one), np.zeros(len(values_of(one)), other)) for one, other in kinds])
+    chosen = kinds if half is None else kinds[half::2]
+    return _of_conversions([(values_of(one), np.zeros(len(values_of(one)), other)) for one, other in chosen])
 
 
 def every_half() -> Sheet:

@@ -63,6 +63,12 @@ def test_the_next_queue_starts_afresh(failed: Any) -> None:
         np.testing.assert_array_equal(queue.fence(buffer).result(10), 7)
 
 
+def test_ranks_are_those_of_the_settings_that_hold_for_the_next_run(failed: Any) -> None:
+    assert (celerity.rank(), celerity.size(), celerity.is_dry_run()) == (0, 1, False)
+    celerity.configure(dry_run_ranks=8, dry_run_rank=7)
+    assert (celerity.rank(), celerity.size(), celerity.is_dry_run()) == (7, 8, True)
+
+
 def test_a_buffer_starts_afresh_as_a_queue_does(failed: Any) -> None:
     buffer = celerity.Buffer.from_array(np.arange(3))
     with celerity.Queue() as queue:
