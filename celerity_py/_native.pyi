@@ -822,7 +822,7 @@ class NativeKernel:
 class FusedLaunch(NativeKernel):
     """A fused kernel for the chunks of a task on this rank. Immutable."""
 
-    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int], bool]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], Sequence[int], tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None, int] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[tuple[Sequence[int], int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int]], code: object) -> None:
+    def __init__(self, memories: Sequence[tuple[int, int, int, Sequence[int], bool]], structures: Sequence[tuple[Sequence[tuple[Sequence[int], Sequence[int], tuple[tuple[Sequence[int], Sequence[int]], Sequence[tuple[int, int, int, int]], Sequence[int], int | None, tuple[Sequence[int], Sequence[int]] | None, int] | None]], int, int]], chunks: Sequence[tuple[Box, int, Sequence[tuple[Sequence[int], int]], Sequence[int], Sequence[tuple[int, Sequence[int]]], int, Sequence[Box]]], code: object) -> None:
         """
         memories: (access, dimensions of its buffer, bytes of an element, strides of the element's dimensions, whether it is the partial result of a
         reduction, and then the number of that) each.
@@ -831,8 +831,8 @@ class FusedLaunch(NativeKernel):
         local device each, of CPU devices one address, no other and None. Threads are (shape, memories of vectors, margins of vectors, place of their bounds among the
         numbers, shape of the functions without vectors, most blocks), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
-        chunks: (box, structure, items by pass, numbers, scratch, its bytes). Items are (bounds, parts): 0 parts are as many as suits the device. A part of scratch memory is (offset of the element at the origin of all coordinates,
-        strides), in bytes.
+        chunks: (box, structure, items by pass, numbers, scratch, its bytes, parts). Items are (bounds, parts): 0 parts are as many as suits the device. A part of scratch memory is (offset of the element at the origin of all coordinates,
+        strides), in bytes. Parts are by memory a box of a periodic access, an empty one of others; none if there are no periodic accesses.
 
         code: has the functions, and lives as long as the launch.
         """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from celerity_py._native import Box, Region
-from celerity_py.calls.views import View
+from celerity_py.calls.views import View, ViewPart
 from celerity_py.fusion.arrays import SymbolicArray
 from celerity_py.fusion.coordinates import Affine
 from celerity_py.fusion.functions import SymbolicModule, full
@@ -47,6 +47,8 @@ class AccessArgument:
     box: Box
     declared: Region | None
     writable: bool
+    #: The boxes of a periodic access, each with a memory of its own; chunks have as many, and some may be equal.
+    parts: tuple[Box, ...] = ()
 
 
 @shown_as("View")
@@ -55,13 +57,14 @@ class SymbolicView(View[Any]):
 
     __slots__ = ("_trace",)
 
-    def __init__(self, trace: Trace, argument: AccessArgument, memory: Memory, owner: Submission) -> None:
-        origin = (*argument.box.min, *(0 for _ in argument.buffer.dtype.shape))
-        shape = (*argument.box.shape, *argument.buffer.dtype.shape)
-        positions = tuple(Affine(dim, 1, low) for dim, low in enumerate(origin))
-        base: Any = SymbolicArray(trace, BufferStorage(trace, memory, argument.writable), positions, shape)
-        box, declared = argument.box, argument.declared
-        super().__init__(base, box, box, declared, argument.writable, argument.buffer, owner)
+    def __init__(self, trace: Trace, argument: AccessArgument, memories: Sequence[Memory], owner: Submission) -> None:
+        boxes = argument.parts or (argument.box,)
+        (base, *others) = (_array_of(trace, argument, one, box) for one, box in zip(memories, boxes, strict=True))
+        label = argument.buffer.label
+        parts = tuple(ViewPart(other, box, label) for other, box in zip(others, boxes[1:], strict=True))
+        super().__init__(
+            base, boxes[0], argument.box, argument.declared, argument.writable, argument.buffer, owner, parts
+        )
         self._trace = trace
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -154,9 +157,9 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
     takes_numbers = asks_for_types(function)
     for position, argument in enumerate(arguments):
         if isinstance(argument, AccessArgument):
-            memory = _memory_of(argument)
-            trace.memories[memory] = position
-            symbolic.append(SymbolicView(trace, argument, memory, owner))
+            memories = [_memory_of(argument) for _ in argument.parts or (argument.box,)]
+            trace.memories.update(dict.fromkeys(memories, position))
+            symbolic.append(SymbolicView(trace, argument, memories, owner))
         elif isinstance(argument, ReductionPort):
             symbolic.append(SymbolicReducer(trace, position, argument, owner))
         elif type(argument) is np.ndarray and not takes_numbers:
@@ -190,6 +193,14 @@ def call(function: Callable[..., Any], box: Box, global_box: Box, arguments: Seq
 def is_parameter(argument: Any) -> bool:
     """Whether a plain argument may be a parameter of the launch."""
     return isinstance(argument, int | float | complex | np.number) and not isinstance(argument, bool)
+
+
+def _array_of(trace: Trace, argument: AccessArgument, memory: Memory, box: Box) -> Any:
+    """The elements of a box of a buffer."""
+    origin = (*box.min, *(0 for _ in argument.buffer.dtype.shape))
+    positions = tuple(Affine(dim, 1, low) for dim, low in enumerate(origin))
+    storage = BufferStorage(trace, memory, argument.writable)
+    return SymbolicArray(trace, storage, positions, (*box.shape, *argument.buffer.dtype.shape))
 
 
 def _memory_of(argument: AccessArgument) -> Memory:

@@ -188,12 +188,11 @@ class FusedPlans:
                 arg, (PortRecord, *_NUMBERS, str, type(None), tuple, np.dtype, type)
             ):
                 raise NotTakenError(f"An argument of type {type(arg).__name__} is not fused yet.")
-            if arg.__class__ is Port and arg.wraps:
-                raise NotTakenError("An access that goes on at the opposite side of its buffer is not fused yet.")
         reached = self._reach(submission)
         num_modules = len(sys.modules)
         chunks = local.chunks()
-        made = [self._trace(submission, box, regions) for box, regions in chunks]
+        arguments = _arguments_of(args, [regions for _, regions in chunks])
+        made = [self._trace(submission, box, given) for (box, _), given in zip(chunks, arguments, strict=True)]
         if len(sys.modules) != num_modules:  # the function has imported one
             reached = self._reach(submission)
         types = tuple(map(type, args))
@@ -210,8 +209,9 @@ class FusedPlans:
             for position, arg in enumerate(args)
             if not isinstance(arg, PortRecord) and _is_fixed(arg, position, needed)
         )
-        native, scalars = self._launch([box for box, _ in chunks], made, places, args)
-        made_of = tuple(zip((box for box, _ in chunks), made, strict=True))
+        boxes = [box for box, _ in chunks]
+        native, scalars = self._launch(list(zip(boxes, arguments, strict=True)), made, places, args)
+        made_of = tuple(zip(boxes, made, strict=True))
         combined = frozenset().union(*(one.combined for one in made))
         return Plan(native, scalars, self._watch(reached, submission.function), fixed, made_of, combined)
 
@@ -240,26 +240,14 @@ class FusedPlans:
             values.append(Reached(Place(lambda: function, (), self._name), own))
         return Watch(values) if values else None
 
-    def _trace(self, submission: Submission, box: Any, regions: Sequence[Any]) -> Any:
-        following = iter(regions)
-        arguments: list[Any] = []
-        for arg in submission.args:
-            if arg.__class__ is not Port:
-                arguments.append(arg)
-                continue
-            region = next(following)
-            bounding = (
-                region.bounding_box if region else _native.Box([0] * arg.record.box.ndim, [0] * arg.record.box.ndim)
-            )
-            declared = None if len(region.boxes) == 1 else region
-            arguments.append(AccessArgument(arg.record, bounding, declared, arg.mode != READ))
+    def _trace(self, submission: Submission, box: Any, arguments: Sequence[Any]) -> Any:
         return _native.call_inside(
             self._inside, self._target.make, submission.function, self._name, box, submission.box, arguments, submission
         )
 
     def _launch(
         self,
-        boxes: list[_native.Box],
+        chunks: list[tuple[_native.Box, list[Any]]],
         made: list[Any],
         places: list[int],
         args: Sequence[Any],
@@ -280,9 +268,10 @@ class FusedPlans:
                 code.append(self._compile(one, has_small_strides))
                 structures[place] = len(structures), (code[-1].passes, first, size)
                 scalars += one.scalars
-        for box, place, one in zip(boxes, places, made, strict=True):
+        for (box, given), place, one in zip(chunks, places, made, strict=True):
             scratch, size = _lay_out(one.scratch)
-            natives.append((box, structures[place][0], self._target.items(one), list(one.numbers), scratch, size))
+            items, parts = self._target.items(one), _parts_of(given, one.accesses)
+            natives.append((box, structures[place][0], items, list(one.numbers), scratch, size, parts))
         native = _native.FusedLaunch(memories, [made_of for _, made_of in structures.values()], natives, code)
         return native, tuple(scalars)
 
@@ -309,6 +298,37 @@ class FusedPlans:
             submission.code.co_filename,
             submission.line,
         )
+
+
+def _arguments_of(args: Sequence[Any], regions: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """What a trace takes, by chunk: accesses with their regions, and everything else as it is."""
+    arguments = [list(args) for _ in regions]
+    ports = [position for position, arg in enumerate(args) if arg.__class__ is Port]
+    for position, of_chunks in zip(ports, zip(*regions, strict=True), strict=bool(regions)):
+        most = max(len(region.boxes) for region in of_chunks) if args[position].wraps else 0
+        for given, region in zip(arguments, of_chunks, strict=True):
+            given[position] = _argument_of(args[position], region, most)
+    return arguments
+
+
+def _argument_of(port: Port, region: Any, num_parts: int) -> AccessArgument:
+    nothing = [0] * port.record.box.ndim
+    bounding = region.bounding_box if region else _native.Box(nothing, nothing)
+    boxes = list(region.boxes) or [bounding]
+    parts = (*boxes, *[boxes[0]] * (num_parts - len(boxes))) if num_parts > 1 else ()
+    declared = None if len(region.boxes) == 1 else region
+    return AccessArgument(port.record, bounding, declared, port.mode != READ, parts)
+
+
+def _parts_of(arguments: Sequence[Any], accesses: Sequence[int]) -> list[_native.Box]:
+    """By memory its part of a periodic access; an empty box of other accesses. Nothing if no access has parts."""
+    following = {
+        position: iter(arg.parts)
+        for position, arg in enumerate(arguments)
+        if arg.__class__ is AccessArgument and arg.parts
+    }
+    nothing = _native.Box([0], [0])
+    return [next(following[position]) if position in following else nothing for position in accesses if following]
 
 
 def _is_fixed(arg: Any, position: int, needed: set[int]) -> bool:

@@ -38,8 +38,9 @@ using flat_structure = std::tuple<std::vector<flat_pass>, std::size_t, std::size
 using flat_scratch = std::pair<std::int64_t, std::vector<std::int64_t>>;
 /// (bounds, parts)
 using flat_items = std::pair<std::vector<std::int64_t>, std::int64_t>;
-/// (chunk, structure, items by pass, numbers, scratch, bytes of scratch memory)
-using flat_chunk = std::tuple<user_box, std::size_t, std::vector<flat_items>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t>;
+/// (chunk, structure, items by pass, numbers, scratch, bytes of scratch memory, parts by memory)
+using flat_chunk =
+    std::tuple<user_box, std::size_t, std::vector<flat_items>, std::vector<std::int64_t>, std::vector<flat_scratch>, std::size_t, std::vector<user_box>>;
 
 /// Python's object keeps the code of the functions, which lives as long as C++ refers to the kernel through that object.
 void make_kernel(fused_kernel* const place, const std::vector<flat_memory>& memories, const std::vector<flat_structure>& structures,
@@ -56,8 +57,9 @@ void make_kernel(fused_kernel* const place, const std::vector<flat_memory>& memo
 		}
 	}
 	std::vector<fused_chunk> made_chunks;
-	for(const auto& [chunk, structure, items, numbers, scratch, scratch_bytes] : chunks) {
-		made_chunks.push_back({chunk.b, structure, {}, numbers, {}, scratch_bytes});
+	for(const auto& [chunk, structure, items, numbers, scratch, scratch_bytes, parts] : chunks) {
+		made_chunks.push_back({chunk.b, structure, {}, numbers, {}, scratch_bytes, {}});
+		for(const auto& part : parts) made_chunks.back().parts.push_back(part.b);
 		for(const auto& [bounds, parts] : items) made_chunks.back().items.push_back({bounds, parts});
 		for(const auto& [offset, strides] : scratch) made_chunks.back().scratch.push_back({offset, strides});
 	}
@@ -111,8 +113,8 @@ structures: (passes, first byte of the scalars, their bytes). A pass is (functio
 local device each, of CPU devices one address, no other and None. Threads are (shape, memories of vectors, margins of vectors, place of their bounds among the
 numbers, shape of the functions without vectors, most blocks), as in `fusion.launches.PassLaunch`. A shape is (block, items of each thread), x first. A memory of vectors is (memory, its first stride, dimensions, bytes of an item).
 
-chunks: (box, structure, items by pass, numbers, scratch, its bytes). Items are (bounds, parts): 0 parts are as many as suits the device. A part of scratch memory is (offset of the element at the origin of all coordinates,
-strides), in bytes.
+chunks: (box, structure, items by pass, numbers, scratch, its bytes, parts). Items are (bounds, parts): 0 parts are as many as suits the device. A part of scratch memory is (offset of the element at the origin of all coordinates,
+strides), in bytes. Parts are by memory a box of a periodic access, an empty one of others; none if there are no periodic accesses.
 
 code: has the functions, and lives as long as the launch.)")
 	    .def(

@@ -68,6 +68,14 @@ class FusedForm:
             return
         ports = [arg for arg in submission.args if arg.__class__ is Port]
         sizes = [_bytes_of(port, binding) for port, binding in zip(ports, bindings, strict=True)]
+        if any(binding is not None and binding.parts for binding in bindings):
+            _log.warning(
+                "%s is not compared with NumPy, because its chunk %s accesses both sides of a periodic buffer, in "
+                "separate memory. Check it on one device.",
+                submission.describe(),
+                show(part.box),
+            )
+            return
         if sum(sizes) > _MOST_BYTES:
             _log.warning(
                 "%s is not compared with NumPy, because its chunk %s accesses more than 1 GiB. Check it with smaller "

@@ -30,6 +30,18 @@ std::array<std::int64_t, 3> strides_of(const array_place& place, const std::uint
 	return strides;
 }
 
+/// Accesses before it may have several places each. Where an allocation covers all of a periodic access, it has one place.
+const array_place& place_of_part(const launch_operation& launch, const std::size_t access, const box& part) {
+	if(launch.instruction == nullptr) return launch.access_places[access];
+	const auto& accesses = launch.instruction->accesses;
+	std::size_t place = 0;
+	for(std::size_t i = 0; i < access; ++i) place += std::max<std::size_t>(accesses[i].parts.size(), 1);
+	const auto& parts = accesses[access].parts;
+	const auto found = std::find_if(parts.begin(), parts.end(), [&](const access_part& one) { return one.bounding_box.covers(part); });
+	if(found == parts.end() && !parts.empty()) throw std::logic_error("a part of a periodic access lies in no allocation");
+	return launch.access_places[place + static_cast<std::size_t>(found - parts.begin())];
+}
+
 std::int64_t piece_of(const std::int64_t columns, const std::int64_t size_bytes) { return std::min(vector_bytes, columns * size_bytes); }
 
 /// Whether vectors of the memory that begin at column `first` are aligned in all rows.
@@ -116,8 +128,11 @@ const fused_chunk& fused_kernel::find(const box& chunk) const {
 fused_kernel::layout fused_kernel::fill(const fused_chunk& chunk, const launch_operation& launch, const void* const scratch, fused_block& out) const {
 	out.begin();
 	small_vector<std::array<std::int64_t, 3>, 8> strides;
-	for(const auto& memory : m_memories) {
-		const array_place& place = memory.is_reduction ? launch.reduction_places[memory.access] : launch.access_places[memory.access];
+	for(std::size_t i = 0; i < m_memories.size(); ++i) {
+		const auto& memory = m_memories[i];
+		const array_place& place = memory.is_reduction   ? launch.reduction_places[memory.access]
+		                           : chunk.parts.empty() ? launch.access_places[memory.access]
+		                                                 : place_of_part(launch, memory.access, chunk.parts[i]);
 		strides.push_back(strides_of(place, memory.dims, memory.element_size_bytes));
 		auto address = reinterpret_cast<std::int64_t>(place.address);
 		for(std::uint32_t d = 0; place.array != nullptr && d < memory.dims; ++d) address -= place.array->min(d) * strides.back()[d];

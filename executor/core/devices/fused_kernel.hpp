@@ -98,6 +98,8 @@ struct fused_chunk {
 	std::vector<std::int64_t> numbers;
 	std::vector<fused_scratch> scratch;
 	std::size_t scratch_bytes = 0; ///< of all of them
+	/// By memory a box of a periodic access, whose elements lie together; an empty one of others. None if there are no periodic accesses.
+	std::vector<box> parts;
 };
 
 /// The block of a launch. Reused from launch to launch.
