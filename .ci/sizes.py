@@ -25,7 +25,8 @@ from pathlib import PurePosixPath
 # Random numbers in fused kernels take 150 lines of celerity_py, half of them for numba; combined rows take 300, and
 # arrays among the arguments 180.
 # The progress of files in the live view takes 40 lines of celerity_py, and to free full disks and keep folders 13.
-BUDGETS = {"scheduler": 9610, "executor": 14860, "celerity_py": 30410}
+# Products of matrices and places along an axis, in fused kernels, take 30 lines of celerity_py.
+BUDGETS = {"scheduler": 9610, "executor": 14860, "celerity_py": 30440}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

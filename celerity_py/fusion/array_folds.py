@@ -89,29 +89,52 @@ def mean(array: SymbolicArray, axis: Any = None, dtype: Any = None, keepdims: bo
 
 
 def place_of_extremum(array: SymbolicArray, ufunc: np.ufunc, axis: Any = None) -> SymbolicArray:
-    """As `numpy.argmin` and `numpy.argmax` over all elements: the lowest index of those that equal the extremum.
+    """As `numpy.argmin` and `numpy.argmax`: the lowest index of those that equal the extremum."""
+    if axis is None or array.ndim <= 1:
+        return type(array).of(array.trace, lowest_place(array, reduce_array(array, ufunc, axis)))
+    along = operator.index(axis) % array.ndim
+    extrema = reduce_array(array, ufunc, axis, keepdims=True)
+    index = ItemIndex(_INT64, (array.shape[along], *(1,) * (array.ndim - along - 1)), Affine(0, 1, 0))
+    places = type(array).of(array.trace, _places(array, extrema, broadcast_to(index, array.shape)))
+    return reduce_array(places, np.minimum, axis)
+
+
+def matmul(first: SymbolicArray, second: SymbolicArray) -> SymbolicArray:
+    """As `numpy.matmul`; the order of additions may be another one.
 
     Raises:
-        NotTakenError: For a single axis.
+        UsageError: If the shapes do not match.
     """
-    if axis is not None and array.ndim != 1:
-        raise NotTakenError(f"A place along one of {array.ndim} axes {at_line()} is not fused yet.")
-    extremum = reduce_array(array, ufunc)
-    return type(array).of(array.trace, lowest_place(array, extremum))
+    shapes = [getattr(operand, "shape", ()) for operand in (first, second)]
+    if () in shapes:
+        raise refusal(f"A matrix product {at_line()} takes arrays with axes, and no numbers.")
+    left = first if first.ndim > 1 else first[None, :]
+    right = second if second.ndim > 1 else second[:, None]
+    if left.shape[-1] != right.shape[-2]:
+        raise refusal(f"Arrays of the shapes {shapes[0]} and {shapes[1]} have no matrix product {at_line()}.")
+    dtype = np.result_type(first.dtype, second.dtype)
+    products = left[..., :, :, None] * right[..., None, :, :]
+    result = reduce_array(products, np.logical_or if dtype == _BOOL else np.add, -2, None if dtype == _BOOL else dtype)
+    if second.ndim == 1:
+        result = result[..., 0]
+    return result[..., 0] if first.ndim == 1 and second.ndim == 1 else result[..., 0, :] if first.ndim == 1 else result
 
 
 def lowest_place(array: SymbolicArray, extremum: SymbolicArray) -> Node:
     """The lowest index in C order of an element that is equal to a number, or is NaN as the number is."""
-    node, number = array.node(), extremum.node()
+    places = _places(array, extremum, _flat_index(array.shape))
+    return fold(array.trace, "minimum", places) if places.shape else places
+
+
+def _places(array: SymbolicArray, extrema: SymbolicArray, index: Node) -> Node:
+    """The index of each element that is equal to its extremum, or is NaN as that is; of others the largest number."""
+    node, number = array.node(), extrema.node()
     is_equal = _apply("equal", _BOOL, node, number)
     if array.dtype.kind == "f":
         are_nan = (_apply("not_equal", _BOOL, one, one) for one in (node, number))
         is_equal = _apply("logical_or", _BOOL, is_equal, _apply("logical_and", _BOOL, *are_nan))
     beyond = Literal(_INT64, (), identity_of("minimum", _INT64))
-    places = _apply("where", _INT64, is_equal, _flat_index(node.shape), beyond)
-    if not places.shape:
-        return places
-    return fold(array.trace, "minimum", places)
+    return _apply("where", _INT64, is_equal, index, beyond)
 
 
 def coordinates_of(place: Node, shape: Sequence[int], low: Sequence[int]) -> list[Node]:

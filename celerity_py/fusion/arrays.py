@@ -10,7 +10,7 @@ import numpy as np
 
 from celerity_py.calls.views import View
 from celerity_py.fusion import operations
-from celerity_py.fusion.array_folds import mean, place_of_extremum, reduce_array
+from celerity_py.fusion.array_folds import matmul, mean, place_of_extremum, reduce_array
 from celerity_py.fusion.coordinates import broadcast, can_be_assigned, compose, identity, select
 from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as
 from celerity_py.fusion.nodes import Compute, Node, broadcast_to, converted, selected
@@ -254,6 +254,9 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         if method == "reduce" and len(inputs) == 1:
             options.setdefault("axis", 0)
             return reduce_array(inputs[0], ufunc, **options)
+        if ufunc is np.matmul and method == "__call__" and not options:
+            operands = [value if isinstance(value, SymbolicArray) else operand_of(value) for value in inputs]
+            return matmul(*operands)
         if method != "__call__":
             raise NotTakenError(f"numpy.{ufunc.__name__}.{method} {at_line()} is not fused yet.")
         return self._apply(ufunc, inputs, **options)

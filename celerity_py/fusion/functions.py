@@ -98,6 +98,12 @@ def _axes(change: Callable[..., Any]) -> Callable[..., SymbolicArray]:
     return handler
 
 
+def _dot(_: Trace, first: Any, second: Any, out: Any = None) -> Any:
+    if out is not None or max(np.ndim(first), np.ndim(second)) > 2:
+        raise NotTakenError(f"numpy.dot of more than two axes, or with out=, {at_line()} is not fused yet.")
+    return first @ second if np.ndim(first) and np.ndim(second) else first * second
+
+
 def _broadcast_to(trace: Trace, array: SymbolicArray, shape: Any) -> SymbolicArray:
     return SymbolicArray.of(trace, broadcast_to(array.node(), (shape,) if isinstance(shape, int) else tuple(shape)))
 
@@ -125,6 +131,7 @@ FUNCTIONS.update(
         np.mean: _method("mean"),
         np.argmin: _method("argmin"),
         np.argmax: _method("argmax"),
+        np.dot: _dot,
         np.transpose: _axes(np.transpose),
         np.swapaxes: _axes(np.swapaxes),
         np.moveaxis: _axes(np.moveaxis),

@@ -293,6 +293,10 @@ class _Drawer:
             "({0} > 1).sum({1})",
             "np.any({0} == 1, {1})",
         )
+        if self._random.random() < 0.2:
+            return self._random.choice(("({0}).argmax(0)", "np.argmin({0}, -1)")).format(self._operand())
+        if self._random.random() < 0.1:
+            return f"(({self._operand()}) > 1)[..., :2] @ (({self._operand()}) > 1)[..., :2, :]"
         axis = self._random.choice(("0", "0", "-1", "-1", "1", "(0, 1)", "(0, -1)"))
         value = self._operand() if self._random.random() < 0.5 else f"({self._operand()} + {self._operand()})"
         return self._random.choice(forms).format(value, f"axis={axis}{self._random.choice(('', ', keepdims=True'))}")

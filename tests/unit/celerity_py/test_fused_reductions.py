@@ -163,6 +163,36 @@ def test_sums_of_elements_far_from_each_other_are_taken() -> None:
         assert queue.fence(out).result() == (array[20:] * array[:-20]).sum()
 
 
+def test_products_of_matrices_and_places_along_an_axis_are_those_of_numpy() -> None:
+    def multiply_and_find(  # noqa: PLR0917 - a kernel
+        chunk: Any, out: Any, places: Any, m: Any, x: Any, turn: Any
+    ) -> None:
+        here = chunk.box
+        rows = with_all_columns(here, m.shape_box)
+        out[here] = np.dot(m[rows], x[:]) + (m[rows][:, :2] @ turn)[:, 0]
+        places[here] = m[rows].argmax(axis=1) * 1000 + np.argmin(m[rows] * x[:], -1)
+
+    def with_all_columns(rows: celerity.Box, whole: celerity.Box) -> celerity.Box:
+        return celerity.Box((rows.min[0], 0), (rows.max[0], whole.max[1]))
+
+    draws = np.random.default_rng(6)
+    matrix, vector, turn = draws.integers(-9, 9, (50, 300)), draws.integers(-9, 9, 300), np.array([[2, 1], [-1, 3]])
+    results = []
+    celerity.configure(devices="cpu:2")
+    for kind in (celerity.fuse, celerity.kernel):
+        with celerity.Queue() as queue:
+            out, places = celerity.Buffer(50, np.int64), celerity.Buffer(50, np.int64)
+            m, x = celerity.Buffer.from_array(matrix), celerity.Buffer.from_array(vector)
+            writes = out.write(access.one_to_one()), places.write(access.one_to_one())
+            queue.parallel_for(
+                50, kind(multiply_and_find), *writes, m.read(access.slice(1)), x.read(access.all()), turn
+            )
+            results.append([queue.fence(one).result() for one in (out, places)])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(results[0][0], matrix @ vector + (matrix[:, :2] @ turn)[:, 0])
+
+
 def test_what_a_reducer_refuses_is_refused_at_the_submit() -> None:
     @celerity.fuse
     def whole(chunk: Any, u: Any, out: Any) -> None:
