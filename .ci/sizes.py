@@ -26,7 +26,8 @@ from pathlib import PurePosixPath
 # arrays among the arguments 180.
 # The progress of files in the live view takes 40 lines of celerity_py, and to free full disks and keep folders 13.
 # Products of matrices and places along an axis, in fused kernels, take 30 lines of celerity_py.
-BUDGETS = {"scheduler": 9610, "executor": 14860, "celerity_py": 30440}
+# Contents after a failure take 330 lines of the executor, 50 of the scheduler, and 110 of celerity_py.
+BUDGETS = {"scheduler": 9660, "executor": 15190, "celerity_py": 30580}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

@@ -801,6 +801,25 @@ class UnclaimedPilot(NamedTuple):
     transfer: tuple[int, int, int] = ...
     sent_box: tuple[int, int, int, int, int, int] = ...
 
+class ContentsPart(NamedTuple):
+    """
+    Where a part of a buffer lies. Address 0: the function for its contents has not been called.
+    """
+    where: tuple[int, int, int, int, int, int] = ...
+    address: int = ...
+    allocated: tuple[int, int, int, int, int, int] = ...
+    memory: int = ...
+
+class LastContents(NamedTuple):
+    """
+    Where a buffer lies after a failure. Ids are 0 where they do not apply.
+    """
+    parts: list[Any] = ...
+    writer: int = ...
+    is_spoiled: bool = ...
+    is_hidden: bool = ...
+    culprit: int = ...
+
 class ActiveInstruction(NamedTuple):
     """
     An instruction that has been issued and is not complete. Ids are 0, and other fields None, where they do not apply.
@@ -1223,6 +1242,16 @@ class Executor:
     def active_instructions(self) -> list[ActiveInstruction]:
         """
         The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.
+        """
+
+    def settle(self, timeout_s: float) -> bool:
+        """
+        After the failure of a run with a single rank, before `stop`: wait until operations on streams have ended. False if that takes longer. Raises RuntimeError if a device has failed.
+        """
+
+    def last_contents(self, scheduler: Scheduler, buffer: int, failed: int) -> LastContents:
+        """
+        Where the contents of a buffer are after the failure of a run with a single rank, whose threads have ended. `failed`: the submission that has failed, or 0. The scheduler has not been stopped. Raises RuntimeError if that is not known.
         """
 
     def statistics(self) -> dict[str, Any]:

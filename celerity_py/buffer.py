@@ -18,6 +18,7 @@ from celerity_py._native import Box, RangeMapper
 from celerity_py.access import all as all_elements
 from celerity_py.comparison.mapper_identity import IDENTITIES
 from celerity_py.formats.choice import array_of
+from celerity_py.recovery import Recoverable
 from celerity_py.runtime import lifecycle
 from celerity_py.runtime.initial_contents import exchange_boxes, take_array, take_parts
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 Extents: TypeAlias = "SupportsIndex | Sequence[int]"
 
 
-class Buffer(StandsForArray, Generic[Element]):
+class Buffer(Recoverable, StandsForArray, Generic[Element]):
     """A virtual array of 0 to 3 dimensions that kernels access through range mappers.
 
     Memory exists only for the boxes that tasks access. A buffer may go out of scope at any time: the runtime frees
@@ -484,7 +485,10 @@ def check_alive(record: Owned, runtime: Runtime) -> None:
     state = record.runtime.state
     remedy = "Keep a queue open for as long as you use it, or make it again."
     if state.failure is not None:
-        remedy = "Its contents are lost: make it again (in a notebook: run the cell that makes it)."
+        remedy = (
+            "Its contents are lost, since a later queue or buffer has been made: make it again (in a notebook: run the "
+            "cell that makes it). After a failure, call its recover() before that."
+        )
     raise ClosedQueue(
         f"{record.label} (made at {record.site}) belongs to a runtime that {state.describe_end()}. {remedy}"
     )

@@ -25,6 +25,7 @@
 #include "executor/core/threads/spin_flag.hpp"
 #include "look_up.hpp"
 #include "named_tuple.hpp"
+#include "scheduler/core/pipeline/scheduler.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "seconds.hpp"
 #include "bind_fields.hpp"
@@ -203,6 +204,8 @@ void bind_tuples(nb::module_& m) {
 	named_tuple<initialize_call>::bind(m, "InitializeCall", "Initial contents to compute.");
 	named_tuple<combine_call>::bind(m, "CombineCall", "Partial results of a reduction by a callable, to be reduced.");
 	named_tuple<receive_arbiter::unclaimed_pilot>::bind(m, "UnclaimedPilot", "A message that was announced, and that nobody has asked for.");
+	named_tuple<contents_part>::bind(m, "ContentsPart", "Where a part of a buffer lies. Address 0: the function for its contents has not been called.");
+	named_tuple<last_contents>::bind(m, "LastContents", "Where a buffer lies after a failure. Ids are 0 where they do not apply.");
 	named_tuple<active_instruction>::bind(m, "ActiveInstruction",
 	    "An instruction that has been issued and is not complete. Ids are 0, and other fields None, where they do not apply.");
 }
@@ -347,6 +350,21 @@ and RuntimeError if the driver refuses.)")
 	        "active_instructions", [](executor_loop& self) { return to_named(without_gil([&] { return self.active_instructions(); })); },
 	        nb::sig("def active_instructions(self) -> list[ActiveInstruction]"),
 	        "The instructions in flight or waiting for a transfer, the oldest first. If none is in flight, those not issued as well.")
+	    .def(
+	        "settle",
+	        [](executor_loop& self, const double timeout_s) { return without_gil([&] { return self.after_failure().settle(to_nanoseconds(timeout_s)); }); },
+	        "timeout_s"_a, nb::sig("def settle(self, timeout_s: float) -> bool"),
+	        "After the failure of a run with a single rank, before `stop`: wait until operations on streams have ended. False if that takes longer. "
+	        "Raises RuntimeError if a device has failed.")
+	    .def(
+	        "last_contents",
+	        [](executor_loop& self, scheduler& planner, const std::uint64_t buffer, const std::uint64_t failed) {
+		        return to_named(
+		            without_gil([&] { return self.after_failure().find(buffer_id(buffer), planner.newest_places(buffer_id(buffer)), submission_id(failed)); }));
+	        },
+	        "scheduler"_a, "buffer"_a, "failed"_a, nb::sig("def last_contents(self, scheduler: Scheduler, buffer: int, failed: int) -> LastContents"),
+	        "Where the contents of a buffer are after the failure of a run with a single rank, whose threads have ended. `failed`: the submission that has "
+	        "failed, or 0. The scheduler has not been stopped. Raises RuntimeError if that is not known.")
 	    .def("statistics", &loop_statistics, nb::sig("def statistics(self) -> dict[str, typing.Any]"),
 	        "Counts, bytes and times since the start: instructions, copies, copied_bytes, sent_bytes, received_bytes, batches, allocations, memories, ...");
 	bind_calls(executor);

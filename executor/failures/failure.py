@@ -31,8 +31,8 @@ WHAT_THEN: Final = (
 )
 #: The advice of every call after a failure that ends the runtime only.
 HOW_TO_GO_ON: Final = (
-    "This queue and its buffers are lost: mend the cause and start the program again (in a notebook: run the cells "
-    "that make the queue and the buffers again)."
+    "This queue is lost; buffer.recover() gives what its buffers hold. Mend the cause and start the program again (in "
+    "a notebook: run the cells that make the queue and the buffers again)."
 )
 
 

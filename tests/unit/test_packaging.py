@@ -37,7 +37,7 @@ PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
 INSTALLED = {
     "celerity_py": """
         __init__ __main__ access buffer configuration errors fences fused_functions hints host_objects kernels loops
-        queue random recordings redistribution single_import small_operations
+        queue random recordings recovery redistribution single_import small_operations
     """,
     "celerity_py/calls": """
         __init__ binder call_checks divided_calls fill_patterns indices kept_arrays named_paths

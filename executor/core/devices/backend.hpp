@@ -145,6 +145,8 @@ class backend {
 	/// Throws device_failure.
 	virtual std::uint64_t completed(lane_index lane) = 0;
 
+	/// Whether everything that has been put on streams is complete, as completed() tells from then on. Not after stop().
+	virtual bool are_streams_idle() { return true; }
 	/// From now on no operation begins, and no thread blocks. Any thread.
 	virtual void cancel() = 0;
 	/// Cancels, and joins the backend's own threads. Idempotent.

@@ -65,7 +65,8 @@ executor_loop::executor_loop(const executor_options& options)
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
     : m_may_spin(has_free_cores(options)), m_is_observed(options.trace != nullptr || options.ranges != nullptr), m_inbox(m_wake_up),
-      m_state(options, make_backend(m_wake_up), m_inbox), m_dispatcher(m_state), m_runs(m_state), m_lanes(m_state) {}
+      m_state(options, make_backend(m_wake_up), m_inbox), m_dispatcher(m_state), m_runs(m_state), m_lanes(m_state),
+      m_failed_run({m_state_mutex, m_is_failed, m_is_stopping, m_inbox, m_state, m_runs, m_lanes}) {}
 
 executor_loop::~executor_loop() { release_devices(); }
 
@@ -182,11 +183,20 @@ bool executor_loop::take_inbox() {
 	const auto& mail = m_inbox.take();
 	if(mail.is_empty()) return false;
 	m_state.current = nullptr;
-	if(!may_go_on()) return true;
+	if(!may_go_on()) {
+		m_failed_run.keep(mail);
+		return true;
+	}
 	for(const auto queue : mail.queues) m_state.engine.announce(queue);
 	for(const auto& batch : mail.batches) {
 		++m_state.statistics.batches;
-		take_batch(batch);
+		if(m_runs.take(batch)) continue;
+		const auto stamp = static_cast<std::uint64_t>(now_ns());
+		for(const auto* const item : batch.instructions) {
+			if(m_state.trace != nullptr) trace_handover(*m_state.trace, *item, static_cast<std::int64_t>(stamp));
+			m_state.engine.submit(make_request(*item, m_state.rules));
+			m_state.transfers.begin(*item, stamp);
+		}
 	}
 	for(const auto& [from, pilot] : mail.pilots) m_state.transfers.take_pilot(from, pilot);
 	for(const auto request : mail.requests) m_state.transfers.messages().complete(request, m_state.done);
@@ -198,16 +208,6 @@ bool executor_loop::take_inbox() {
 	return true;
 }
 
-void executor_loop::take_batch(const instruction_batch& batch) {
-	if(m_runs.take(batch)) return;
-	const auto stamp = static_cast<std::uint64_t>(now_ns());
-	for(const auto* const item : batch.instructions) {
-		if(m_state.trace != nullptr) trace_handover(*m_state.trace, *item, static_cast<std::int64_t>(stamp));
-		m_state.engine.submit(make_request(*item, m_state.rules));
-		m_state.transfers.begin(*item, stamp);
-	}
-}
-
 bool executor_loop::may_go_on() const {
 	return !m_is_failed.load(std::memory_order_relaxed) && (m_state.options.program == nullptr || !m_state.options.program->has_diverged());
 }
@@ -216,6 +216,7 @@ bool executor_loop::complete_lanes(const std::span<const lane_position> progress
 	if(progressed.empty()) return false;
 	if(const auto violation = m_state.devices->take_violation()) {
 		m_is_failed.store(true, std::memory_order_relaxed);
+		m_failed_run.note_failed(violation->kernel->submission);
 		m_state.cancel();
 		m_state.events.add(failed_event{failure_of(*violation)});
 		return true;
@@ -289,18 +290,22 @@ void executor_loop::complete_done() {
 
 // The executor does not read an instruction once it has reported the next horizon or epoch. That report comes after this.
 void executor_loop::retire() {
+	const auto retire_one = [this](const instruction& item) {
+		m_dispatcher.retire(item);
+		if(m_state.options.num_ranks == 1) m_failed_run.note_complete(item);
+	};
 	m_state.engine.take_completed(m_retired);
 	for(const auto& retired : m_retired) {
 		if(retired.num_ids > 1) {
 			const auto& run = m_runs.find(retired.id);
 			run.graph->add_counts(m_state.statistics);
-			for(const auto* const item : run.instructions) m_dispatcher.retire(*item);
+			for(const auto* const item : run.instructions) retire_one(*item);
 			m_runs.erase(retired.id);
 			continue;
 		}
 		++m_state.statistics.instructions[kind_of(retired.payload->operation)];
 		++m_state.statistics.instructions_by_priority[queue_priority_of(retired.payload->priority)];
-		m_dispatcher.retire(*retired.payload);
+		retire_one(*retired.payload);
 	}
 }
 

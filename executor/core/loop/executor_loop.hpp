@@ -26,6 +26,7 @@
 #include "engine/out_of_order_engine.hpp"
 #include "events/executor_events.hpp"
 #include "events/executor_statistics.hpp"
+#include "failed_run.hpp"
 #include "lane_watch.hpp"
 #include "queue_loads.hpp"
 #include "runs/graph_runs.hpp"
@@ -107,6 +108,8 @@ class executor_loop final : public instruction_sink {
 	/// Stops, and gives all memory and handles of the devices back. False while operations run there: then it may be called again. No thread runs user code.
 	bool release_devices();
 
+	/// For the contents of buffers, before release_devices().
+	failed_run& after_failure() { return m_failed_run; }
 	std::vector<active_instruction> active_instructions();
 	executor_statistics statistics();
 	/// For tests: see out_of_order_engine::validate(). Not of a run that has failed.
@@ -133,6 +136,7 @@ class executor_loop final : public instruction_sink {
 	dispatcher m_dispatcher;
 	graph_runs m_runs; // gone before the devices
 	lane_watch m_lanes;
+	failed_run m_failed_run;
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
@@ -141,7 +145,6 @@ class executor_loop final : public instruction_sink {
 	/// Whether there was anything to do.
 	bool work();
 	bool take_inbox();
-	void take_batch(const instruction_batch& batch);
 	/// Whether the run goes on: it has not failed, and no other rank is known to run another program.
 	bool may_go_on() const;
 	/// Up to these positions. False if there are none.

@@ -61,6 +61,10 @@ class allocation_table {
 		if(const auto found = m_user_entries.find(raw); found != m_user_entries.end()) found->second.address = address;
 	}
 
+	bool has_user_memory(const std::uint64_t raw) const {
+		const std::lock_guard lock(m_user_mutex);
+		return m_user_entries.contains(raw);
+	}
 	/// False if no array has this number.
 	bool unregister_user_memory(const std::uint64_t raw) {
 		const std::lock_guard lock(m_user_mutex);

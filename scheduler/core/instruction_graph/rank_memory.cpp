@@ -240,6 +240,24 @@ void rank_memory::materialize_initial_contents(const command_phase& now, buffer_
 	});
 }
 
+planned_places rank_memory::newest_places(const buffer_id id) const {
+	const buffer_state* const buffer = find(id);
+	if(buffer == nullptr) return {};
+	planned_places found{buffer->domain, {}};
+	buffer->contents.for_each([&](const box& part, const content_state& state) {
+		if(state.up_to_date == 0) return;
+		region rest(part);
+		for(const auto& allocation : buffer->memories[state.origin_memory.value].allocations) {
+			const box common = intersection(part, allocation.allocated);
+			if(common.empty()) continue;
+			found.places.push_back({common, allocation.id});
+			rest = region_difference(rest, common);
+		}
+		for(const box& uncalled : rest) found.places.push_back({uncalled, {}});
+	});
+	return found;
+}
+
 void rank_memory::validate() const {
 	for(const auto& [id, buffer] : m_buffers) validate_buffer(buffer);
 	const instruction_id newest = m_history.window.current();

@@ -14,6 +14,7 @@
 #include "graphs/recent_buffers.hpp"
 #include "instruction_builder.hpp"
 #include "vocabulary/instruction.hpp"
+#include "vocabulary/planned_places.hpp"
 #include "vocabulary/planning_notice.hpp"
 #include "vocabulary/task.hpp"
 
@@ -52,6 +53,8 @@ class rank_memory {
 	staging_allocation& acquire_staging(const command_phase& now, memory_id memory, std::size_t size_bytes, std::size_t alignment_bytes);
 	void free_staging(const command_phase& now);
 
+	/// Empty if the buffer has been destroyed.
+	planned_places newest_places(buffer_id id) const;
 	/// Of all instructions so far that free memory, and of all that will free memory of condemned buffers. The latter is an estimate.
 	std::uint64_t num_condemned_bytes() const { return m_num_condemned_bytes; }
 	/// Throws std::logic_error if the state contradicts itself. For tests.

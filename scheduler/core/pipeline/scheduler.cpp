@@ -21,6 +21,8 @@ constexpr std::chrono::microseconds longest_hold_behind_work{2000};
 
 /// A program that submits nothing for so long may wait for an effect of work that is held back.
 constexpr std::chrono::milliseconds longest_pause{20};
+/// For the rest of the input to be planned.
+constexpr std::chrono::seconds longest_answer{10};
 
 double seconds(const clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
@@ -126,6 +128,14 @@ std::uint64_t scheduler::push(Event&& e, const std::uint64_t num_events) {
 	m_wake.notify_one();
 	if(m_on_wake) m_on_wake();
 	return num_pushed;
+}
+
+planned_places scheduler::newest_places(const buffer_id id) {
+	auto answer = std::make_shared<std::promise<planned_places>>();
+	auto found = answer->get_future();
+	push(flush_event{id, std::move(answer)});
+	if(found.wait_for(longest_answer) != std::future_status::ready) throw std::runtime_error("the scheduler's thread has ended, or is busy");
+	return found.get();
 }
 
 void scheduler::flush() { push(flush_event{}); }
@@ -290,6 +300,8 @@ void scheduler::handle(scheduling_pipeline& pipeline, event&& e) {
 		m_pace.contents().add(-static_cast<std::int64_t>(destroyed->num_bytes));
 	} else if(const auto* const announced = std::get_if<queue_event>(&e)) {
 		pipeline.announce(announced->queue);
+	} else if(const auto& flush = std::get<flush_event>(e); flush.answer != nullptr) {
+		flush.answer->set_value(pipeline.newest_places(flush.asked));
 	} else {
 		pipeline.flush();
 	}

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -97,6 +98,10 @@ class scheduler {
 	/// Called with the text if planning fails. On the scheduler thread; set before start().
 	void set_failure_callback(std::function<void(const std::string&)> callback) { m_on_failure = std::move(callback); }
 
+	/// Where the contents of a buffer will be when all that was submitted has been executed; after a failure, before stop(). Throws std::runtime_error if the
+	/// thread has ended.
+	planned_places newest_places(buffer_id id);
+
 	/// The notices since the last call.
 	std::vector<planning_notice> take_notices();
 	/// The notices that the next call of `take_notices` returns.
@@ -124,7 +129,11 @@ class scheduler {
 	struct reached_event {
 		task_id reached;
 	};
-	struct flush_event {};
+	/// Or a question, which compiles nothing.
+	struct flush_event {
+		buffer_id asked{};
+		std::shared_ptr<std::promise<planned_places>> answer = nullptr;
+	};
 	struct queue_event {
 		queue_priority queue = 0;
 	};

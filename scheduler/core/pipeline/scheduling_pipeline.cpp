@@ -87,6 +87,12 @@ void scheduling_pipeline::flush() {
 	compile_ready();
 }
 
+// The graphs have to know of the tasks that templates have repeated.
+planned_places scheduling_pipeline::newest_places(const buffer_id id) {
+	leave();
+	return m_graphs.instructions.memory().newest_places(id);
+}
+
 void scheduling_pipeline::announce(const queue_priority queue) {
 	leave();
 	m_graphs.instructions.announce(queue);

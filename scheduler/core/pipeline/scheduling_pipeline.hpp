@@ -68,6 +68,8 @@ class scheduling_pipeline : private planner {
 	void release() { m_loops.release(); }
 	/// Compiles everything that is held back.
 	void flush();
+	/// See rank_memory. Hands all instructions over that the answer supposes.
+	planned_places newest_places(buffer_id id);
 	/// There is a queue of this priority.
 	void announce(queue_priority queue);
 	/// The executor has passed this horizon or epoch. The graphs drop all that they keep of the time before it.

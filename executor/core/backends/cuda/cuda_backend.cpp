@@ -58,6 +58,17 @@ std::uintptr_t cuda_backend::stream_handle(const lane_index lane) const {
 	return lane == m_lanes.host_lane() ? 0 : reinterpret_cast<std::uintptr_t>(m_lanes[lane].stream());
 }
 
+// A kernel whose function has raised is on its lane and not on its stream, for good.
+bool cuda_backend::are_streams_idle() {
+	const cuda::kept_context kept(m_driver);
+	bool are_idle = true;
+	for(lane_index lane = 0; lane < m_lanes.size(); ++lane) {
+		if(lane == m_lanes.host_lane() || m_lanes[lane].is_idle()) continue;
+		are_idle = completed(lane) == m_lanes[lane].recorded() && are_idle;
+	}
+	return are_idle;
+}
+
 void cuda_backend::cancel() {
 	m_is_cancelled.store(true, std::memory_order_relaxed);
 	m_lanes.cancel();

@@ -65,6 +65,7 @@ class cuda_backend final : public backend, public kernel_launcher {
 	std::optional<bounds_violation> take_violation() override;
 	std::uint64_t completed(lane_index lane) override;
 	std::map<std::string, std::uint64_t> count_driver_calls() const override;
+	bool are_streams_idle() override;
 	void cancel() override;
 	void stop() override;
 	bool release() override;

@@ -130,7 +130,7 @@ def test_buffers_of_the_failed_runtime_say_what_has_failed_and_where(failed: Any
         told = (
             r'"lost" \(made at .*test_life_after_failures.py:\d+\) belongs to a runtime that has failed: '
             r"task 'divide' failed \(submitted at .*test_life_after_failures.py:\d+\): ZeroDivisionError: by nothing. "
-            r"Its contents are lost: make it again"
+            r"Its contents are lost, since a later queue or buffer has been made: make it again"
         )
         with pytest.raises(ClosedQueue, match=told):
             queue.fence(buffer)
