@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from celerity_py.formats.disk import sync
+from celerity_py.formats.disk import exchange, sync
 from celerity_py.scheduler.errors import ResourceError
 
 _ENDING: Final = ".partial"
@@ -32,7 +32,8 @@ class Partial(NamedTuple):
     def publish(self, *, overwrite: bool) -> None:
         """Give what was written its name.
 
-        An older folder of this name is called `.NAME.replaced` for a moment: two folders cannot be exchanged at once.
+        An older folder takes the name of the partial one, at once. Where the file system cannot do that, such as NFS,
+        it is called `.NAME.replaced` for a moment, in which there is no folder of the name.
 
         Raises:
             FileExistsError: If the name is taken, and must not be.
@@ -44,10 +45,13 @@ class Partial(NamedTuple):
         if path.exists() and not overwrite:
             raise FileExistsError(f"{path} was made by another program meanwhile")
         if path.is_dir() or (path.exists() and self.place.is_dir()):
-            replaced = path.with_name(f".{path.name}.replaced")
-            remove(replaced)
-            path.rename(replaced)
-            self.place.rename(path)
+            replaced = self.place
+            if not exchange(self.place, path):
+                replaced = path.with_name(f".{path.name}.replaced")
+                remove(replaced)
+                path.rename(replaced)
+                self.place.rename(path)
+            sync(path.parent)  # before the old one goes
             remove(replaced)
         else:
             self.place.replace(path)
