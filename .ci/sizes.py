@@ -27,7 +27,8 @@ from pathlib import PurePosixPath
 # The progress of files in the live view takes 40 lines of celerity_py, and to free full disks and keep folders 13.
 # Products of matrices and places along an axis, in fused kernels, take 30 lines of celerity_py.
 # Contents after a failure take 330 lines of the executor, 50 of the scheduler, and 110 of celerity_py.
-BUDGETS = {"scheduler": 9660, "executor": 15190, "celerity_py": 30580}
+# Packing the scalars of fused kernels natively takes 25 lines of celerity_py.
+BUDGETS = {"scheduler": 9660, "executor": 15190, "celerity_py": 30610}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

@@ -24,7 +24,7 @@ from celerity_py.calls.places import Place
 from celerity_py.calls.reached_values import Reached, Watch, keep, reach
 from celerity_py.fusion.calls import AccessArgument, is_parameter
 from celerity_py.fusion.mistakes import NotTakenError
-from celerity_py.fusion.scalars import SCALAR_BYTES, Parameter, bytes_of, num_places
+from celerity_py.fusion.scalars import SCALAR_BYTES, Packer, Parameter, num_places
 from celerity_py.fusion.structures import Structures
 from celerity_py.reductions.partial_results import ReductionPort
 from celerity_py.scheduler.errors import CelerityWarning, UsageError
@@ -79,7 +79,7 @@ class Plan:
     """The launches of submits of one kind."""
 
     native: _native.FusedLaunch
-    scalars: tuple[tuple[Parameter, np.dtype[Any]], ...]
+    scalars: Packer
     #: Over the values from outside that hold for the trace; None if there are none.
     outside: Watch | None
     #: Positions of the plain arguments that hold for the trace. The others are scalars.
@@ -92,14 +92,6 @@ class Plan:
     calls: dict[tuple[Any, Any], int] = field(default_factory=dict, init=False)
     #: With CHECK, the reasons that were told why calls are not compared.
     told: set[str] = field(default_factory=set, init=False)
-
-    def scalars_of(self, args: Sequence[Any]) -> bytes:
-        """The bytes of the scalars of a submit.
-
-        Raises:
-            UsageError: If a Python integer does not fit into the type of the arrays that it meets.
-        """
-        return bytes_of(self.scalars, args)
 
 
 class FusedPlans:
@@ -213,7 +205,7 @@ class FusedPlans:
         native, scalars = self._launch(list(zip(boxes, arguments, strict=True)), made, places, args)
         made_of = tuple(zip(boxes, made, strict=True))
         combined = frozenset().union(*(one.combined for one in made))
-        return Plan(native, scalars, self._watch(reached, submission.function), fixed, made_of, combined)
+        return Plan(native, Packer(scalars), self._watch(reached, submission.function), fixed, made_of, combined)
 
     @staticmethod
     def _reach(submission: Submission) -> dict[str, Reached]:

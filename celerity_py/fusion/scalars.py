@@ -99,30 +99,51 @@ def bytes_of_array(array: np.ndarray[Any, Any], size: int) -> np.void:
     return np.void(array.tobytes().ljust(size, b"\0"))
 
 
-#: Python's numbers in 16 bytes, by the character of the dtype.
+#: A number in 16 bytes, by the character of the dtype.
 _PACKING: Final = {
-    np.dtype(f"{kind}{size}").char: struct.Struct(f"={code}{16 - size}x")
+    np.dtype(f"{kind}{size}").char: f"{code}{16 - size}x"
     for kind, codes in {"i": "bhiq", "u": "BHIQ", "f": " efd"}.items()
     for size, code in zip((1, 2, 4, 8), codes, strict=True)
     if code != " "
 }
 
 
-def bytes_of(scalars: Sequence[tuple[Parameter, np.dtype[Any]]], arguments: Sequence[Any]) -> bytes:
-    """The bytes of `content_of`, sooner for Python's numbers."""
-    try:
-        parts = []
-        for parameter, dtype in scalars:
-            value = parameter.value_of(arguments)
-            if value.__class__ is not float and value.__class__ is not int:
-                break
-            parts.append(_PACKING[dtype.char].pack(value))
-        else:
-            if parts:
-                return b"".join(parts)
-    except (KeyError, OverflowError, struct.error):  # of another type, too large, or an integer that does not fit
-        pass
-    return content_of(scalars, arguments).tobytes()
+class Packer:
+    """Makes the bytes of `content_of`, sooner for numbers that `struct` converts as NumPy does."""
+
+    __slots__ = ("_pack", "_scalars", "packing")
+
+    def __init__(self, scalars: Sequence[tuple[Parameter, np.dtype[Any]]]) -> None:
+        self._scalars = scalars
+        self._pack: Callable[..., bytes] | None = None
+        #: A function of some of the arguments, of the types of the traced call, and their positions. It raises for
+        #: numbers that do not fit. None: not all scalars are arguments as they are.
+        self.packing: tuple[Callable[..., bytes], list[int]] | None = None
+        if scalars and all(_is_packed(parameter.value, dtype) for parameter, dtype in scalars):
+            self._pack = struct.Struct("=" + "".join(_PACKING[dtype.char] for _, dtype in scalars)).pack
+            if all(parameter.function is None for parameter, _ in scalars):
+                self.packing = self._pack, [parameter.operands[0] for parameter, _ in scalars]
+
+    def bytes_of(self, arguments: Sequence[Any]) -> bytes:
+        """The bytes for other arguments of the same types.
+
+        Raises:
+            UsageError: If a Python integer does not fit into the type of the arrays that it meets.
+        """
+        if self._pack is not None:
+            try:
+                return self._pack(*[parameter.value_of(arguments) for parameter, _ in self._scalars])
+            except (OverflowError, struct.error):  # too large, or an integer that does not fit
+                pass
+        return content_of(self._scalars, arguments).tobytes()
+
+
+def _is_packed(value: Any, dtype: np.dtype[Any]) -> bool:
+    if dtype.char not in _PACKING:
+        return False
+    return value.__class__ in {float, int} or (
+        isinstance(value, np.floating if dtype.kind == "f" else np.integer) and value.__class__ is not np.longdouble
+    )
 
 
 @shown_as("number")

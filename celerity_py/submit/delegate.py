@@ -271,7 +271,7 @@ class SubmitDelegate:
             return None
         for position in plan.combined:
             submission.args[position].has_combined = True
-        scalars = plan.scalars_of(submission.args)
+        scalars = plan.scalars.bytes_of(submission.args)
         if isinstance(submission, CheckedSubmission):
             submission.native_form = FusedForm(plan, scalars, is_exact=fused.exact)
             return None

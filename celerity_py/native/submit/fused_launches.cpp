@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <utility>
@@ -27,6 +28,13 @@ bool is_same(PyObject* const a, PyObject* const b) {
 	return are_comparable && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
+constexpr std::size_t max_packed = 16;
+
+std::vector<std::byte> bytes_of(const nb::object& bytes) {
+	const auto* const begin = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
+	return {begin, begin + PyBytes_GET_SIZE(bytes.ptr())};
+}
+
 template <typename Accesses>
 std::size_t first_with(const Accesses& accesses, const buffer_id id) {
 	std::size_t place = 0;
@@ -44,9 +52,13 @@ fused_launches::fused_launches(const scheduler& owner, const task& node, const n
 		PyObject* const value = PySequence_Fast_GET_ITEM(args.ptr(), i);
 		one.values.push_back(record_type<port_record>::is_instance(value) ? nb::object() : nb::borrow(value));
 	}
-	const auto bytes = nb::cast<nb::bytes>(prepared[1]);
-	const auto* const begin = static_cast<const std::byte*>(bytes.data());
-	one.scalars.assign(begin, begin + bytes.size());
+	one.scalars = bytes_of(prepared[1]);
+	const nb::object packing = plan.attr("scalars").attr("packing");
+	if(!packing.is_none()) {
+		one.pack = packing[0];
+		one.packed = nb::cast<std::vector<std::size_t>>(packing[1]);
+		if(one.packed.size() > max_packed) one.pack.reset();
+	}
 	one.is_fixed.resize(one.values.size());
 	for(const nb::handle position : plan.attr("fixed")) one.is_fixed.at(nb::cast<std::size_t>(position)) = true;
 	const nb::object outside = plan.attr("outside");
@@ -88,6 +100,18 @@ bool fused_launches::are_same(const std::vector<accessed_buffer>& a, const std::
 	return true;
 }
 
+std::vector<std::byte> fused_launches::scalars_of(const known& one, const nb::object& plan, const nb::handle args) {
+	if(one.pack) {
+		std::array<PyObject*, max_packed> values;
+		for(std::size_t i = 0; i < one.packed.size(); ++i) values[i] = PySequence_Fast_GET_ITEM(args.ptr(), static_cast<Py_ssize_t>(one.packed[i]));
+		const nb::object packed = nb::steal(PyObject_Vectorcall(one.pack.ptr(), values.data(), one.packed.size(), nullptr));
+		if(packed) return bytes_of(packed);
+		if(PyErr_ExceptionMatches(PyExc_MemoryError) != 0) throw nb::python_error();
+		PyErr_Clear(); // a value that does not fit: Python converts it, or says so
+	}
+	return bytes_of(plan.attr("scalars").attr("bytes_of")(args));
+}
+
 bool fused_launches::has_same_outside(const known& one, const nb::object& plan) {
 	if(one.watch == nullptr) return true;
 	if(one.watch->has_moved()) return false;
@@ -120,9 +144,7 @@ std::optional<native_launch> fused_launches::find(const scheduler& owner, const 
 		}
 		auto kernel = nb::cast<std::shared_ptr<native_kernel>>(plan.attr("native"));
 		if(has_same_scalars) return native_launch{std::move(kernel), one->scalars, node.geometry.global};
-		const auto packed = nb::cast<nb::bytes>(plan.attr("scalars_of")(args));
-		const auto* const begin = static_cast<const std::byte*>(packed.data());
-		return native_launch{std::move(kernel), {begin, begin + packed.size()}, node.geometry.global};
+		return native_launch{std::move(kernel), scalars_of(*one, plan, args), node.geometry.global};
 	}
 	return std::nullopt;
 }

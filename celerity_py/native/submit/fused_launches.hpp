@@ -45,6 +45,8 @@ class fused_launches {
 		std::vector<accessed_buffer> accesses;
 		std::vector<nanobind::object> values; ///< of the arguments; null for accesses
 		std::vector<std::byte> scalars;       ///< of these values
+		nanobind::object pack;                ///< a function of some of the arguments that gives other scalars; null if only Python can
+		std::vector<std::size_t> packed;      ///< their positions
 		std::vector<bool> is_fixed;           ///< by argument: other values are other launches
 		nanobind::object plan;                ///< a weak reference: the plan, with the code, goes when `FusedPlans` forgets it
 		const value_watch* watch = nullptr;   ///< of the plan: over values from outside; null if there are none
@@ -54,6 +56,7 @@ class fused_launches {
 
 	static std::vector<accessed_buffer> accesses_of(const scheduler& owner, const task& node);
 	static bool are_same(const std::vector<accessed_buffer>& a, const std::vector<accessed_buffer>& b);
+	static std::vector<std::byte> scalars_of(const known& one, const nanobind::object& plan, nanobind::handle args);
 	static bool has_same_outside(const known& one, const nanobind::object& plan);
 };
 

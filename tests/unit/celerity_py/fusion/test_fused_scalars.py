@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from celerity_py import Box
+import celerity_py as celerity
+from celerity_py import Box, access
 from celerity_py.fusion.kernels import FusedKernel
+from celerity_py.fusion.scalars import Packer, Parameter, content_of
 from celerity_py.scheduler.errors import UsageError
 from tests.support.fused_kernels import Access, make_kernel
 
@@ -67,6 +71,52 @@ def test_a_python_integer_that_the_type_cannot_hold_is_refused_at_each_launch() 
         kernel.scalars_of((None, 300))
     with pytest.raises(UsageError, match=r"300 does not fit into int8 \(at .*test_fused_scalars.py:\d+\)"):
         _make(function, "i1", 300)
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i1", "u2", "i4", "i8", "u8", "?", "c8"])
+def test_packed_numbers_have_the_bytes_of_those_that_numpy_converts(kind: str) -> None:
+    dtype = np.dtype(kind)
+    numbers: list[Any] = [0, 1, -1, 127, 300, 2**31, 2**60 + 1, 2**70, 0.1, -0.0, 1e39, 1e300, 65520.0, np.inf, np.nan]
+    types = int, float, np.float64, np.float32, np.float16, np.int64, np.int16, np.bool_, np.longdouble
+    with np.errstate(all="ignore"):
+        for number_type in types:
+            values = [_converted(number_type, number) for number in numbers]
+            packer = Packer([(Parameter(None, (0,), number_type(1)), dtype)] * 2)
+            for value in (one for one in values if one is not None):
+                try:
+                    expected = content_of([(Parameter(None, (0,), value), dtype)] * 2, (value,)).tobytes()
+                except (UsageError, ValueError):
+                    continue  # refused, or no element of that type
+                assert packer.bytes_of((value,)) == expected, (number_type, value)
+                if packer.packing is not None:
+                    pack, positions = packer.packing
+                    with suppress(OverflowError, struct.error):
+                        assert pack(*((value,)[position] for position in positions)) == expected
+
+
+def _converted(number_type: Any, number: Any) -> Any:
+    try:
+        return number_type(number)
+    except (OverflowError, ValueError):
+        return None
+
+
+def test_other_numbers_are_packed_natively_and_those_that_do_not_fit_are_told() -> None:
+    @celerity.fuse
+    def scale(chunk: Any, u: Any, c: Any, n: Any) -> None:
+        u[chunk.box] = u[chunk.box] * c + n
+
+    kinds: list[tuple[Any, Any]] = [(float, int), (np.float32, int), (np.float64, np.int64)]
+    with celerity.Queue() as queue:
+        u = celerity.Buffer.from_array(np.ones(4, np.float64))
+        for c, n in kinds:
+            for step in range(3):
+                queue.parallel_for(4, scale, u.write(access.one_to_one()), c(0.5 + step), n(step))
+                queue.parallel_for(4, scale, u.read_write(access.one_to_one()), c(0), n(step))
+                assert queue.fence(u).result()[0] == step
+        if scale.why_not == "":
+            with pytest.raises(UsageError, match="does not fit into float64"):
+                queue.parallel_for(4, scale, u.write(access.one_to_one()), 1.0, 10**400)
 
 
 def test_comparisons_with_a_python_integer_hold_for_all_values() -> None:
