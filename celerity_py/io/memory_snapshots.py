@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ def folder_of(given: Any, runtime: Runtime, call: str) -> Path | None:
 
     Raises:
         ArgumentTypeError: If it names no folder.
-        UsageError: If snapshots in memory would lie on several hosts.
+        UsageError: If snapshots in memory would lie on several hosts, or on another one than that of celerity-py run.
     """
     if not is_memory(given):
         return to_path(given, call)
@@ -39,6 +40,12 @@ def folder_of(given: Any, runtime: Runtime, call: str) -> Path | None:
             f"of one host. Name a folder that all hosts see; celerity-py run --restarts goes on from it as well."
         )
     kept = runtime.configuration.snapshots
+    if kept and not Path(kept).is_dir() and not runtime.is_dry:
+        raise UsageError(
+            f'{call} got "{MEMORY}", and {kept} of celerity-py run is not on {socket.gethostname()}, the host of the '
+            f"ranks: snapshots would be left there. Start celerity-py run on that host, such as in a batch script, or "
+            f"name a folder that both hosts see."
+        )
     return Path(kept) if kept else None
 
 

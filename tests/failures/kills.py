@@ -37,10 +37,13 @@ class Disturbed(NamedTuple):
     seconds_to_next_step: list[float]
 
 
-def disturb(num_ranks: int, num_kills: int, seed: int, *, steps: int = 100, sleep_s: float = 0.02) -> Disturbed:
-    """Run the program, and kill a random rank at random moments, `num_kills` times."""
+def disturb(
+    num_ranks: int, num_kills: int, seed: int, *, steps: int = 100, sleep_s: float = 0.02, launcher: str = ""
+) -> Disturbed:
+    """Run the program, and kill a random rank at random moments, `num_kills` times; `launcher`: its words."""
     chance = random.Random(seed)
     command = [sys.executable, "-m", "celerity_py", "run", "-n", str(num_ranks), "--restarts", str(num_kills)]
+    command += ["--launcher", launcher] if launcher else []
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PMI", "CELERITY_", "PYTHONUNBUF"))
     }
@@ -123,12 +126,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("-n", dest="ranks", type=int, default=2)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--launcher", default="")
     parser.add_argument("--kills-per-run", type=int, default=3)
     options = parser.parse_args()
     runs = kills = wrong = 0
     seconds: list[float] = [0.0]
     while kills < options.kills:
-        disturbed = disturb(options.ranks, options.kills_per_run, runs)
+        disturbed = disturb(options.ranks, options.kills_per_run, runs, launcher=options.launcher)
         runs, kills = runs + 1, kills + disturbed.num_kills
         seconds += disturbed.seconds_to_next_step
         if disturbed.status != 0 or not disturbed.is_right:

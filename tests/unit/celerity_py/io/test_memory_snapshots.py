@@ -69,6 +69,15 @@ def test_ranks_of_several_hosts_have_no_snapshots_in_memory(
     monkeypatch.undo()
 
 
+def test_snapshots_on_another_host_than_that_of_the_launcher_are_refused(tmp_path: Path) -> None:
+    celerity.configure(snapshots=str(tmp_path / "run"))
+    with (
+        celerity.Queue() as queue,
+        pytest.raises(UsageError, match=r"run of celerity-py run is not on \S+, the host of"),
+    ):
+        celerity.checkpoint(queue, "memory", {"u": celerity.Buffer.from_array(np.zeros(4))}, step=1)
+
+
 def test_full_memory_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "SHARED_MEMORY", tmp_path)
     writer = CheckpointWriter(tmp_path / "run", {}, {"step": 1, "ranks": 1}, 1, set())
