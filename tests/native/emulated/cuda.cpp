@@ -238,11 +238,14 @@ EMULATED cuStreamSynchronize(const cuda::stream stream) {
 	return cuda::success;
 }
 EMULATED cuEventCreate(cuda::event* const out, unsigned) {
-	*out = reinterpret_cast<cuda::event>(new event_state);
+	static std::mutex mutex;
+	static std::deque<event_state> events; // those that have been destroyed as well: a queue may still know them
+	const std::lock_guard lock(mutex);
+	*out = reinterpret_cast<cuda::event>(&events.emplace_back());
 	++num_events;
 	return cuda::success;
 }
-EMULATED cuEventDestroy_v2(cuda::event) { // a queue may still know it
+EMULATED cuEventDestroy_v2(cuda::event) {
 	--num_events;
 	return cuda::success;
 }
