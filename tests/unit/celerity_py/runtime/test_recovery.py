@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -233,37 +234,46 @@ def test_a_task_without_room_for_its_memory_spoils_nothing(queue: celerity.Queue
     np.testing.assert_array_equal(u.recover().contents, START + 1)
 
 
-@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize(("is_recorded", "is_late"), [(False, False), (False, True), (True, False)])
 def test_a_repeated_loop_that_is_longer_than_what_is_kept_hides_nothing(
-    queue: celerity.Queue, *, is_recorded: bool
+    queue: celerity.Queue, *, is_recorded: bool, is_late: bool
 ) -> None:
-    """In the middle of a period, the value is where no period ends."""
+    """In one half of the period, the value is where no period ends. No other task tells the planner of the failure."""
     u, v = (celerity.Buffer.from_array(START, name=name) for name in ("u", "v"))
+    calls, last_call = count(1), (31 * 24 + 12 + 12 * is_late) * queue._runtime.num_devices
 
     def add_on_host(part: Any, u: Any) -> None:
         u[...] += 100
 
+    def work(chunk: Any, v: Any, *_: Any) -> None:
+        v[chunk.box] += 1
+        if next(calls) == last_call:
+            raise ValueError("a bad cell")
+
     def begin() -> None:
         queue.parallel_for(SIZE, increase, u.read_write(MINE))
-        for _ in range(8):
-            queue.parallel_for(SIZE, increase, v.read_write(MINE))
+        queue.parallel_for(SIZE, work, v.read_write(MINE), u.read(MINE))
+        for _ in range(11):
+            queue.parallel_for(SIZE, work, v.read_write(MINE))
 
     def end() -> None:
         queue.host_task(add_on_host, u.read_write(access.all()))
-        for _ in range(8):
-            queue.parallel_for(SIZE, increase, v.read_write(MINE))
+        queue.parallel_for(SIZE, work, v.read_write(MINE), u.read(MINE))
+        for _ in range(11):
+            queue.parallel_for(SIZE, work, v.read_write(MINE))
 
-    steps = queue.record(lambda: (begin(), end())) if is_recorded else None
-    if steps is not None:
-        queue.replay(steps, 30)
+    if is_recorded:
+        queue.replay(queue.record(lambda: (begin(), end())), 30)
     for _ in range(0 if is_recorded else 31):
         begin()
         end()
     begin()
-    queue.parallel_for(SIZE, failing(queue), u.read(MINE), v.read(MINE))
-    see_failure(queue)
-    np.testing.assert_array_equal(u.recover().contents, START + 31 * 101 + 1)
-    np.testing.assert_array_equal(v.recover().contents, START + 31 * 16 + 8)
+    if is_late:
+        end()
+    assert queue._runtime.state.has_failed.wait(20)
+    np.testing.assert_array_equal(u.recover().contents, START + 31 * 101 + (101 if is_late else 1))
+    with pytest.raises(ResourceError, match="task 'work'"):
+        v.recover()
     assert is_recorded or queue._runtime.statistics().scheduler["repeated_tasks"] > 100
 
 
