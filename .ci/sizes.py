@@ -29,7 +29,9 @@ from pathlib import PurePosixPath
 # Contents after a failure take 330 lines of the executor, 50 of the scheduler, and 110 of celerity_py.
 # Packing the scalars of fused kernels natively takes 25 lines of celerity_py.
 # Exchanges of names take 20 lines of celerity_py, and the refusal of snapshots on other hosts 10.
-BUDGETS = {"scheduler": 9660, "executor": 15190, "celerity_py": 30640}
+# The thread of a short kernel carries out the executor's loop, and short operations wait without a thread: 225 lines of
+# the executor, for a tenth of the switches between threads. Small messages travel with their pilots in 155 lines.
+BUDGETS = {"scheduler": 9660, "executor": 15560, "celerity_py": 30640}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

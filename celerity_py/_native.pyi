@@ -596,6 +596,12 @@ class MpiSettings:
     @largest_count.setter
     def largest_count(self, arg: int, /) -> None: ...
 
+    @property
+    def largest_small_bytes(self) -> int: ...
+
+    @largest_small_bytes.setter
+    def largest_small_bytes(self, arg: int, /) -> None: ...
+
 class MessagePort:
     """
     Pilots and payloads for the native executor, notices and the end of a run for Python.
@@ -606,6 +612,8 @@ class MessagePort:
     PILOT_LIMIT_BYTES: int = 316
 
     NOTICE_LIMIT_BYTES: int = 4092
+
+    SMALL_LIMIT_BYTES: int = 4096
 
     def send_notice(self, destination_rank: int, kind: int, content: bytes) -> None:
         """
@@ -1034,6 +1042,12 @@ class ExecutorSettings:
 
     @most_on_a_lane.setter
     def most_on_a_lane(self, arg: int, /) -> None: ...
+
+    @property
+    def least_direct_bytes(self) -> int: ...
+
+    @least_direct_bytes.setter
+    def least_direct_bytes(self, arg: int, /) -> None: ...
 
 class CudaSettings:
     """The GPUs of this rank."""

@@ -243,6 +243,9 @@ class ReceiveArbiter:
 def send_pilot(port: celerity_py._native.MessagePort, destination_rank: int, pilot: bytes) -> None:
     """See message_port."""
 
+def send_small(port: celerity_py._native.MessagePort, pilot: bytes, payload: celerity_py._native.Payload) -> bool:
+    """See message_port."""
+
 def send_payload(port: celerity_py._native.MessagePort, payload: celerity_py._native.Payload) -> None:
     """See message_port."""
 

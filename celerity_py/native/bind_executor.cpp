@@ -214,7 +214,7 @@ void bind_calls(nb::class_<executor_loop>& cls) {
 	using released = nb::call_guard<nb::gil_scoped_release>;
 	cls.def(
 	       "next_kernel",
-	       [](executor_loop& self, const std::uint32_t device) { return to_named(without_gil([&] { return self.calls().next_kernel(device_id(device)); })); },
+	       [](executor_loop& self, const std::uint32_t device) { return to_named(without_gil([&] { return self.next_kernel(device_id(device)); })); },
 	       "device"_a, nb::sig("def next_kernel(self, device: int) -> KernelCall | None"),
 	       R"(The next kernel call for a device, as soon as it may begin: a CPU kernel after its predecessors, a GPU kernel once its stream waits for them.
 None after stop(). Blocks without the GIL.

@@ -49,6 +49,7 @@ void bind_network(nb::module_& m) {
 One thread at a time: the executor's, while it runs. A failure of the network is a RuntimeError in its words.)");
 	port.attr("PILOT_LIMIT_BYTES") = pilot_limit_bytes;
 	port.attr("NOTICE_LIMIT_BYTES") = notice_limit_bytes;
+	port.attr("SMALL_LIMIT_BYTES") = small_limit_bytes;
 	port.def(
 	        "send_notice",
 	        [](message_port& self, const std::uint32_t to, const std::uint8_t kind, const nb::bytes& content) {

@@ -47,6 +47,8 @@ _GATHERED_BYTES = 1 << 20
 MOST_KEPT_BYTES = 1 << 30
 #: Periods of replays run as graphs of CUDA. Tests compare with a run without them.
 RUNS_GRAPHS = True
+#: With TRANSPORT=auto, CPU devices send smaller data as messages also within a host. Tests set others.
+LEAST_DIRECT_BYTES = _native.MessagePort.SMALL_LIMIT_BYTES + 1
 #: Lanes wait for each other; otherwise the host waits for an operation before it issues one that depends on it. Tests
 #: and benchmarks compare.
 LANES_WAIT = True
@@ -94,6 +96,7 @@ def make_executor(
         overwrites_wait=OVERWRITES_WAIT,
         sync=settings.sync,
         direct=may_be_direct,
+        least_direct_bytes=least_direct_bytes(settings, devices),
         idle_spin_s=idle_spin_s,
         trace=watchers.recorder,
         ranges=watchers.ranges,
@@ -101,13 +104,12 @@ def make_executor(
     )
     if not devices.is_cuda:
         return _native.Executor(executor)
-    has_small_copies = may_be_direct or devices.count > 1
     try:
         cuda = _native.CudaSettings(
             ordinals=list(devices.ordinals),
             compute_lanes=settings.kernel_lanes,
             most_memory_bytes=0 if settings.gpu_memory is None else devices.memory_bytes,
-            small_copies=small_copy_functions(devices.ordinals) if has_small_copies else [],
+            small_copies=small_copy_functions(devices.ordinals) if may_be_direct or devices.count > 1 else [],
             reductions=None if reduce_kernels is None else reduce_kernels.native,
             graphs=(
                 not settings.bounds_check
@@ -132,6 +134,11 @@ def make_executor(
             f"{type(error).__name__}: {error}. If their memory is taken, look with nvidia-smi for the processes "
             f"that hold it, end them, start one rank per GPU, or choose other GPUs with DEVICES.{under_mps}"
         ) from error
+
+
+def least_direct_bytes(settings: Configuration, devices: Devices) -> int:
+    """Smaller data goes as messages also within a host: with CPU devices, flags take longer."""
+    return LEAST_DIRECT_BYTES if settings.transport == "auto" and not devices.is_cuda else 0
 
 
 def make_live_executor(

@@ -35,6 +35,7 @@ from celerity_py.runtime.live_view import LiveView
 from celerity_py.runtime.native_objects import (
     Watchers,
     binders_of,
+    least_direct_bytes,
     make_executor,
     make_live_executor,
     make_scheduler,
@@ -216,7 +217,7 @@ class Runtime:
         return make_live_executor(
             *(settings, self.communicator, executor, delegate),
             num_devices=self.num_devices,
-            direct=any(self.direct_peers.with_rank),
+            direct=any(self.direct_peers.with_rank) and least_direct_bytes(settings, self.devices) == 0,
             program=self.program,
             reporter=self.live_view,
         )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Largest notice, in bytes.
 NOTICE_LIMIT_BYTES: Final = MessagePort.NOTICE_LIMIT_BYTES
+#: Messages up to this size travel with their pilots. The same on all ranks. Tests set less.
+LARGEST_SMALL_BYTES = MessagePort.SMALL_LIMIT_BYTES
 
 NOTICE_FAILURE: Final = 1  # the sender has failed; the payload is an encoded `Failure`
 NOTICE_CLAIM: Final = 2  # a claim: how far the sender's program has come

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from celerity_py._native import MpiSettings, make_mpi_port, remove_mpi_files
+from celerity_py.executor.network import communicator
 from celerity_py.executor.network.communicator import Arrivals, Notice
 from celerity_py.executor.network.mpi_library import MPI
 from celerity_py.scheduler.errors import LaunchError
@@ -74,7 +75,7 @@ class MpiCommunicator:
 
     Args:
         parent: Whose ranks take part; all of them must construct together. COMM_WORLD if left out.
-        largest_tag: Replaces MPI_TAG_UB, to test that tags wrap around. At least 2.
+        largest_tag: Replaces MPI_TAG_UB, to test that tags wrap around. At least 3.
         largest_count: Replaces 2**30, to test counts beyond that of a datatype.
 
     Raises:
@@ -176,6 +177,7 @@ def _make_port(comm: MPI.Intracomm, largest_tag: int, largest_count: int) -> Mes
                 num_ranks=comm.Get_size(),
                 largest_tag=largest_tag,
                 largest_count=largest_count,
+                largest_small_bytes=communicator.LARGEST_SMALL_BYTES,
             )
         )
     except RuntimeError as error:

@@ -6,15 +6,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
 import celerity_py as celerity
+from celerity_py.executor.network import communicator as network
 from celerity_py.runtime import native_objects
+from tests.support.mpi_ports import Inbox, end
+
+if TYPE_CHECKING:
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
 
 def pytest_configure(config: pytest.Config) -> None:
     native_objects.OVERWRITES_WAIT = os.environ.get("TEST_OVERWRITES_WAIT") != "host"  # the same on all ranks
+    network.LARGEST_SMALL_BYTES = int(os.environ.get("TEST_SMALL_BYTES", "4096"))  # likewise
     config.addinivalue_line("markers", "direct: needs ranks that share a host, as far as MPI knows")
 
 
@@ -42,3 +49,17 @@ def queue(request: pytest.FixtureRequest) -> Iterator[celerity.Queue]:
     with celerity.Queue() as queue:
         yield queue
     celerity.configure(devices=None, horizon_step=None)
+
+
+@pytest.fixture
+def communicator() -> Iterator[MpiCommunicator]:
+    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
+
+    communicator = MpiCommunicator()
+    yield communicator
+    end(communicator)
+
+
+@pytest.fixture
+def inbox(communicator: MpiCommunicator) -> Inbox:
+    return Inbox(communicator)

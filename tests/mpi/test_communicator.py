@@ -3,119 +3,36 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from celerity_py import _native_testing
-from celerity_py._native import MessagePort, Payload
+from celerity_py._native import MessagePort
 from celerity_py.executor.network.communicator import (
+    LARGEST_SMALL_BYTES,
     NOTICE_FAILURE,
     NOTICE_LIMIT_BYTES,
     NOTICE_QUERY,
     Notice,
 )
+from tests.support.mpi_ports import Inbox, box_of, end, neighbours, receive, send, send_pilot, send_small
 from tests.support.sparse_memory import sparse_zeros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy.typing as npt
-
     from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
 pytestmark = pytest.mark.mpi
 
-PATIENCE_S = 30.0
 PILOT_LIMIT_BYTES = MessagePort.PILOT_LIMIT_BYTES
 HUGE = 2**31 + 9
-_requests = itertools.count(1)
-
-
-class Inbox:
-    """Polls a communicator and keeps what arrived."""
-
-    def __init__(self, communicator: MpiCommunicator) -> None:
-        self.communicator = communicator
-        self.pilots: list[tuple[int, bytes]] = []
-        self.completed: list[int] = []
-        self.notices: list[Notice] = []
-
-    def poll_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, (self.pilots, self.completed, self.notices)
-            notices, settled = self.communicator.poll()
-            pilots, completed = _native_testing.take_messages(self.communicator.port)
-            self.pilots += pilots
-            self.completed += completed + settled
-            self.notices += notices
-            if not (notices or settled or pilots or completed):
-                time.sleep(0)
-
-    def wait(self, *requests: int) -> None:
-        self.poll_until(lambda: set(requests) <= set(self.completed))
-
-
-def send_pilot(communicator: MpiCommunicator, destination_rank: int, pilot: bytes) -> None:
-    _native_testing.send_pilot(communicator.port, destination_rank, pilot)
-
-
-def send(communicator: MpiCommunicator, payload: Payload) -> None:
-    _native_testing.send_payload(communicator.port, payload)
-
-
-def receive(communicator: MpiCommunicator, payload: Payload) -> None:
-    _native_testing.receive_payload(communicator.port, payload)
-
-
-@pytest.fixture
-def communicator() -> Iterator[MpiCommunicator]:
-    from celerity_py.executor.network.mpi_communicator import MpiCommunicator
-
-    communicator = MpiCommunicator()
-    yield communicator
-    end(communicator)
-
-
-def end(communicator: MpiCommunicator) -> Inbox:
-    """Close the communicator; return the messages that arrived at the end."""
-    inbox = Inbox(communicator)
-    request = next(_requests)
-    communicator.settle(request)
-    inbox.wait(request)
-    communicator.close()
-    return inbox
-
-
-@pytest.fixture
-def inbox(communicator: MpiCommunicator) -> Inbox:
-    return Inbox(communicator)
-
-
-def neighbours(communicator: MpiCommunicator) -> tuple[int, int]:
-    return (communicator.rank + 1) % communicator.size, (communicator.rank - 1) % communicator.size
 
 
 def inside(offset: tuple[int, ...], extent: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(start, start + count) for start, count in zip(offset, extent, strict=True))
-
-
-def box_of(array: npt.NDArray[np.generic], peer_rank: int, message_id: int, offset: Any, extent: Any) -> Payload:
-    return Payload(
-        request=next(_requests),
-        peer_rank=peer_rank,
-        message=message_id,
-        address=array.ctypes.data,
-        allocated_shape=array.shape,
-        offset=offset,
-        extent=extent,
-        element_size_bytes=array.itemsize,
-    )
 
 
 def test_the_local_ranks_are_those_of_this_host(communicator: MpiCommunicator) -> None:
@@ -271,6 +188,15 @@ def test_a_box_lands_in_place_between_allocations_of_different_shapes(  # noqa: 
     expected[inside(destination_offset, extent)] = sent + np.int16(1000 * preceding)
     np.testing.assert_array_equal(destination, expected)
 
+    if communicator.size > 1 and sent.nbytes <= LARGEST_SMALL_BYTES:
+        destination.fill(-1)
+        assert send_small(communicator, b"pilot", box_of(source, following, 4, source_offset, extent))
+        inbox.poll_until(lambda: bool(inbox.pilots))
+        receipt = box_of(destination, preceding, 4, destination_offset, extent)
+        receive(communicator, receipt)
+        inbox.wait(receipt.request)
+        np.testing.assert_array_equal(destination, expected)
+
 
 def test_large_strided_payloads_are_complete_when_their_request_is(communicator: MpiCommunicator, inbox: Inbox) -> None:
     following, preceding = neighbours(communicator)
@@ -364,7 +290,7 @@ def test_counts_beyond_what_mpi_counts_are_split_into_nested_types(extent: tuple
 def test_tags_wrap_around_without_mixing_messages_up() -> None:
     from celerity_py.executor.network.mpi_communicator import MpiCommunicator
 
-    communicator = MpiCommunicator(largest_tag=8)  # 7 payload tags
+    communicator = MpiCommunicator(largest_tag=9)  # 7 payload tags
     inbox = Inbox(communicator)
     following, preceding = neighbours(communicator)
     for first in range(2**40, 2**40 + 70, 7):
@@ -440,8 +366,10 @@ def test_settling_waits_for_all_pilots_and_notices_even_those_without_credit() -
     following, preceding = neighbours(communicator)
     for i in range(200):
         send_pilot(communicator, following, b"%d" % i)
+    assert send_small(communicator, b"small", box_of(np.zeros(1), following, 1, (0,), (1,)))
     communicator.send_notice(following, NOTICE_QUERY, b"")
     inbox = end(communicator)
+    inbox.pilots.remove((preceding, b"small"))  # it may overtake others
     assert inbox.pilots == [(preceding, b"%d" % i) for i in range(200)]
     assert inbox.notices == [Notice(NOTICE_QUERY, preceding, b"")]
     assert communicator.unasked_payloads() == []

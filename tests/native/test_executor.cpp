@@ -204,7 +204,7 @@ std::vector<std::thread> start_workers(executor_loop& executor) {
 	std::vector<std::thread> threads;
 	for(std::uint32_t d = 0; d < num_devices; ++d) {
 		threads.emplace_back([&executor, d] {
-			while(const auto call = executor.calls().next_kernel(device_id(d))) {
+			while(const auto call = executor.next_kernel(device_id(d))) {
 				add_one(call->accesses);
 				executor.calls().kernel_returned(call->ticket);
 			}

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import celerity_py as celerity
+from celerity_py.executor.network import communicator
 from celerity_py.runtime import lifecycle, native_objects
 from tests.property.distribution import features
 from tests.property.interpreter import UninitialisedReadError, interpret
@@ -148,6 +149,7 @@ class Session:
         free = {name: value for name, value in varied.items() if not os.environ.get(f"CELERITY_{name.upper()}")}
         celerity.configure(**free)
         ways = native_objects.LANES_WAIT, native_objects.OVERWRITES_WAIT
+        sizes = native_objects.LEAST_DIRECT_BYTES, communicator.LARGEST_SMALL_BYTES
         if self.options.vary_machine:
             self._vary_ways(random.Random(drawn.seed + 1))
         self._watchdog.begin("the start of the runtime")
@@ -170,6 +172,7 @@ class Session:
         finally:
             self._watchdog.end()
             native_objects.LANES_WAIT, native_objects.OVERWRITES_WAIT = ways
+            native_objects.LEAST_DIRECT_BYTES, communicator.LARGEST_SMALL_BYTES = sizes
         celerity.configure(**dict.fromkeys(free))
 
     @staticmethod
@@ -177,6 +180,8 @@ class Session:
         native_objects.LANES_WAIT = draws.random() < 0.9
         if "TEST_OVERWRITES_WAIT" not in os.environ:
             native_objects.OVERWRITES_WAIT = draws.choice([True, False])
+        native_objects.LEAST_DIRECT_BYTES = draws.choice([0, 65, 4097])
+        communicator.LARGEST_SMALL_BYTES = draws.choice([16, 64, 4096])
 
     def _machine(self, drawn: Settings) -> dict[str, Any]:
         if not self.options.vary_machine:

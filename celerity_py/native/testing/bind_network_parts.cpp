@@ -73,6 +73,13 @@ void bind_network_parts(nb::module_& m) {
 	    },
 	    "port"_a, "destination_rank"_a, "pilot"_a, "See message_port.");
 	m.def(
+	    "send_small",
+	    [](message_port& port, const nb::bytes& pilot, const nb::tuple& given) {
+		    return port.send_small(std::as_bytes(std::span(pilot.c_str(), pilot.size())), to_payload(given));
+	    },
+	    "port"_a, "pilot"_a, "payload"_a,
+	    nb::sig("def send_small(port: celerity_py._native.MessagePort, pilot: bytes, payload: celerity_py._native.Payload) -> bool"), "See message_port.");
+	m.def(
 	    "send_payload", [](message_port& port, const nb::tuple& given) { port.send(to_payload(given)); }, "port"_a, "payload"_a,
 	    nb::sig("def send_payload(port: celerity_py._native.MessagePort, payload: celerity_py._native.Payload) -> None"), "See message_port.");
 	m.def(

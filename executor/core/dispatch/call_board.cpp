@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "call_board.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -23,8 +25,25 @@ std::optional<kernel_call> call_board::next_kernel(const device_id device) {
 	return std::nullopt;
 }
 
+std::optional<kernel_call> call_board::try_next_kernel(const device_id device) {
+	const auto is_complete = [&](const lane_position& position) { return m_backend.completed(position.lane) >= position.sequence; };
+	auto job = m_kernels[device.value]->try_pop([&](const kernel_job& next) {
+		return is_complete({next.position.lane, next.position.sequence - 1}) && std::all_of(next.waits.begin(), next.waits.end(), is_complete);
+	});
+	if(!job.has_value() || !m_backend.begin_kernel(job->position, job->waits)) return std::nullopt;
+	add_running(job->call.ticket, job->position, device);
+	return std::move(job->call);
+}
+
+void call_board::push(const device_id device, kernel_job&& job, const queue_priority queue) {
+	if(!m_backend.defers_kernels()) m_lead.note_handed_out();
+	m_kernels[device.value]->push(std::move(job), queue);
+}
+
 void call_board::kernel_returned(const call_ticket ticket) {
-	m_backend.end_kernel(take_running(ticket, true).position);
+	const auto call = take_running(ticket, true);
+	if(!m_backend.defers_kernels()) m_lead.note_returned(std::chrono::nanoseconds(now_ns() - call.start_ns));
+	m_backend.end_kernel(call.position);
 	if(m_backend.defers_kernels()) m_inbox.post([&](executor_mail& mail) { mail.launches.push_back(instruction_id(ticket)); });
 }
 
@@ -50,7 +69,7 @@ bool call_board::is_running(const call_ticket ticket) {
 
 void call_board::add_running(const call_ticket ticket, const lane_position& position, const device_id device) {
 	const std::lock_guard lock(m_mutex);
-	m_running.emplace(ticket, running_call{position, device, m_trace != nullptr ? now_ns() : 0});
+	m_running.emplace(ticket, running_call{position, device, now_ns()});
 }
 
 call_board::running_call call_board::take_running(const call_ticket ticket, const bool is_kernel) {

@@ -15,6 +15,7 @@
 #include "scheduler/core/base/small_vector.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 #include "threads/call_queue.hpp"
+#include "threads/loop_lead.hpp"
 
 namespace celerity {
 
@@ -31,11 +32,13 @@ class call_board {
 	call_board(std::size_t num_devices, backend& lanes, executor_inbox& inbox, trace_recorder* trace);
 
 	/// Jobs for one lane are of one queue, as they must begin in the order of the lane.
-	void push(const device_id device, kernel_job&& job, const queue_priority queue) { m_kernels[device.value]->push(std::move(job), queue); }
+	void push(device_id device, kernel_job&& job, queue_priority queue);
 	void push(host_call&& call, const queue_priority queue) { m_host_calls.push(std::move(call), queue); }
 
 	/// Blocks; nothing after close(). One thread per device: the device's kernels run in the order in which they are handed out.
 	std::optional<kernel_call> next_kernel(device_id device);
+	/// As next_kernel(), but does not block: nothing also if the kernel's predecessors are not complete.
+	std::optional<kernel_call> try_next_kernel(device_id device);
 	/// The kernel's function has returned; its work may still run on its lane.
 	void kernel_returned(call_ticket ticket);
 	/// Blocks; nothing after close(). Any number of threads.
@@ -49,6 +52,9 @@ class call_board {
 	/// Handed out, and not done.
 	bool is_running(call_ticket ticket);
 
+	/// Who carries out the executor's loop while kernels are short. Not with devices that defer kernels.
+	loop_lead& lead() { return m_lead; }
+
 	/// Drops all calls that wait or come later.
 	void discard();
 	/// Wakes every thread.
@@ -58,7 +64,7 @@ class call_board {
 	struct running_call {
 		lane_position position{no_lane, 0}; ///< `no_lane` for host calls
 		device_id device;
-		std::int64_t start_ns = 0; ///< with a timeline
+		std::int64_t start_ns = 0;
 	};
 
 	backend& m_backend;
@@ -68,6 +74,7 @@ class call_board {
 	call_queue<host_call> m_host_calls;
 	std::mutex m_mutex;
 	std::unordered_map<call_ticket, running_call> m_running;
+	loop_lead m_lead;
 
 	void add_running(call_ticket ticket, const lane_position& position, device_id device);
 	running_call take_running(call_ticket ticket, bool is_kernel);

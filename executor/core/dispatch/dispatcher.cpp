@@ -217,7 +217,7 @@ void dispatcher::execute(const issue& item, const send_instruction& send) {
 	if(m_state.transfers.direct().is_direct(send)) {
 		m_state.transfers.sender().signal(item, waits_of(item));
 	} else {
-		m_state.transfers.messages().send(item.id, send);
+		m_state.transfers.send(item.id, send, m_state.done);
 	}
 }
 

@@ -34,9 +34,11 @@ struct executor_options {
 	/// With direct transfers, the executor puts nothing on lanes while a lane has so many instructions in flight. A full queue would block the thread, for
 	/// which other ranks may wait. A queue of CUDA holds a thousand operations, and an instruction is up to eight of them.
 	std::uint64_t most_on_a_lane = 120;
+	/// Smaller data for direct peers goes as messages, which takes CPU devices less time than flags. GPUs send no messages out of their memory.
+	std::size_t least_direct_bytes = 0;
 	/// Python sets these fields by their names.
 	CELERITY_FIELDS(num_ranks, rank, num_devices, kernel_threads, oversubscribed, check, lane_events, kernel_order, sync, direct, trace, ranges, program,
-	    overwrites_wait, idle_spin, most_on_a_lane)
+	    overwrites_wait, idle_spin, most_on_a_lane, least_direct_bytes)
 };
 
 /// Whether all busy threads of this rank have a core of their own.

@@ -28,7 +28,7 @@ executor_state::executor_state(const executor_options& given, std::unique_ptr<ba
     : options(given), trace(given.trace.get()), devices(require(std::move(made))), direct_lanes(devices->direct()), graphs(devices->graphs()),
       launcher(devices->launcher()), calls(given.num_devices, *devices, inbox, trace),
       engine(devices->lane_classes(), {remote_waits_of(given), given.lane_events, given.kernel_order}), network(events.events()),
-      transfers(given.rank, *devices, allocations, statistics, network, given.program.get(), trace),
+      transfers(given.rank, *devices, allocations, statistics, network, given.program.get(), trace, given.least_direct_bytes),
       rules{*devices, launches, transfers.direct(), given.num_ranks, given.num_devices} {
 	if(given.num_devices == 0 || given.num_devices > max_memories - first_device_memory_value) throw std::invalid_argument("a rank has 1 to 62 devices");
 	statistics.memories.resize(first_device_memory_value + given.num_devices);

@@ -38,10 +38,7 @@ void executor_loop::wake() {
 }
 
 // Two threads that wake up one after the other take twice as long.
-void executor_loop::expect_work() {
-	m_expects_work.store(true, std::memory_order_relaxed);
-	m_wake_up.signal();
-}
+void executor_loop::expect_work() { m_pauses.expect_work(); }
 
 std::vector<receive_arbiter::unclaimed_pilot> executor_loop::unclaimed_pilots() {
 	const std::lock_guard lock(m_state_mutex);

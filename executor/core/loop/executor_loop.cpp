@@ -22,8 +22,6 @@ constexpr int rounds_before_hand_over = 4;
 constexpr int rounds_per_load_call = 16;
 /// Between two looks at the inbox. Where there are queues of several priorities, news interrupts a round.
 constexpr int issues_per_round = 64;
-/// About the cost of falling asleep and waking up.
-constexpr std::chrono::microseconds spin_time{20};
 /// Keeps the sum with the present time representable.
 constexpr std::chrono::hours max_timeout{24};
 
@@ -56,6 +54,26 @@ bool must_hand_over_before(const executor_state& state, const int round) {
 	return round >= (is_shared ? 1 : rounds_before_hand_over) && state.events.has_urgent();
 }
 
+/// Whether the thread of run() has to do what only Python can.
+bool must_return(executor_state& state) { return state.network.has_control() || state.events.must_hand_over(); }
+
+/// The time of the next turn if nothing happens.
+event_count::clock::time_point next_turn(const executor_state& state, const graph_runs& runs, const event_count::clock::time_point latest_began,
+    const event_count::clock::time_point deadline) {
+	auto next = state.events.is_empty() ? deadline : std::min(deadline, state.events.deadline());
+	// Times from before the round have been looked at. A staged batch then waits for lanes or runs, which wake this thread.
+	for(const auto time : {runs.staged_until(), state.transfers.next_announcement()}) {
+		if(time > latest_began) next = std::min(next, time);
+	}
+	return next;
+}
+
+void issue_one(const executor_state& state, dispatcher& dispatcher, graph_runs& runs, const issue& item) {
+	if(item.num_ids == 1) return dispatcher.dispatch(item);
+	state.flush();
+	runs.issue(item, dispatcher.waits_of(item));
+}
+
 } // namespace
 
 executor_loop::executor_loop(const executor_options& options)
@@ -64,9 +82,9 @@ executor_loop::executor_loop(const executor_options& options)
       }) {}
 
 executor_loop::executor_loop(const executor_options& options, const backend_factory& make_backend)
-    : m_may_spin(has_free_cores(options)), m_is_observed(options.trace != nullptr || options.ranges != nullptr), m_inbox(m_wake_up),
-      m_state(options, make_backend(m_wake_up), m_inbox), m_dispatcher(m_state), m_runs(m_state), m_lanes(m_state),
-      m_failed_run({m_state_mutex, m_is_failed, m_is_stopping, m_inbox, m_state, m_runs, m_lanes}) {}
+    : m_is_observed(options.trace != nullptr || options.ranges != nullptr), m_inbox(m_wake_up), m_state(options, make_backend(m_wake_up), m_inbox),
+      m_dispatcher(m_state), m_runs(m_state), m_lanes(m_state), m_failed_run({m_state_mutex, m_is_failed, m_is_stopping, m_inbox, m_state, m_runs, m_lanes}),
+      m_pauses(m_state, m_lanes, m_wake_up) {}
 
 executor_loop::~executor_loop() { release_devices(); }
 
@@ -75,61 +93,66 @@ executor_loop::~executor_loop() { release_devices(); }
 std::vector<executor_event> executor_loop::run(const std::chrono::nanoseconds timeout) {
 	const auto deadline = event_count::clock::now() + std::min<std::chrono::nanoseconds>(timeout, max_timeout);
 	std::vector<executor_event> events;
-	std::vector<reached_task> progress;
 	if(m_left_at_ns != 0) m_state.trace->record({std::exchange(m_left_at_ns, 0), now_ns(), traced_python{}});
+	auto& lead = m_state.calls.lead();
 	while(true) {
 		const auto seen = m_wake_up.prepare();
-		const auto round_began = event_count::clock::now();
-		bool must_return = m_is_woken.exchange(false, std::memory_order_relaxed);
-		{
-			const std::lock_guard lock(m_state_mutex);
-			if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
-			m_time.advance(m_state.engine.num_live() > 0);
-			m_state.transfers.note_pilots_sent();
-			const bool has_worked = work();
-			m_time.advance(m_state.engine.num_live() > 0, has_worked);
-			std::swap(progress, m_state.reached);
-		}
-		// Before the events: a fence that is fulfilled may be followed by a program that ends.
-		if(m_callbacks.progress) {
-			for(const auto& reached : progress) m_callbacks.progress(reached.task, reached.is_epoch);
-		}
-		progress.clear();
-		must_return |= event_count::clock::now() >= deadline;
-		must_return |= m_state.network.has_control();
-		must_return |= m_state.events.must_hand_over();
-		if(must_return) {
+		const bool is_woken = m_is_woken.exchange(false, std::memory_order_relaxed);
+		turn();
+		if(m_is_stopping.load(std::memory_order_relaxed)) return {stopped_event{}};
+		if(must_return(m_state) || is_woken || event_count::clock::now() >= deadline) {
 			m_state.events.take(events);
 			if(!events.empty()) m_state.network.note_progress();
 			if(m_state.trace != nullptr && !events.empty()) m_left_at_ns = now_ns();
 			return events;
 		}
-		auto wake_up = m_state.events.is_empty() ? deadline : std::min(deadline, m_state.events.deadline());
-		// A deadline from before the round has been looked at. The batch then waits for lanes or runs, which wake this thread.
-		if(const auto until = m_runs.staged_until(); until > round_began) wake_up = std::min(wake_up, until);
-		wait(seen, wake_up);
+		if(lead.may_rest() && m_state.options.ranges == nullptr) { // a profiler shows the ranges of each thread
+			const auto is_wanted = [this] { return m_is_woken.load(std::memory_order_relaxed) || m_is_stopping.load(std::memory_order_relaxed); };
+			lead.rest(deadline, is_wanted, [this] { m_wake_up.signal(); });
+		} else {
+			m_pauses.wait(seen, next_turn(m_state, m_runs, m_turn_began, deadline));
+		}
 	}
 }
 
-void executor_loop::wait(const std::uint64_t seen, const event_count::clock::time_point deadline) {
-	if((m_state.devices->must_poll() && m_lanes.is_any_in_flight()) || m_state.transfers.must_look_for_peers()) {
-		return m_lanes.wait_for_progress(m_wake_up, seen, deadline, m_may_spin);
-	}
-	if(m_expects_work.load(std::memory_order_relaxed) && m_expects_work.exchange(false, std::memory_order_relaxed)) m_worked_at = event_count::clock::now();
-	auto spin_until = m_worked_at + m_state.options.idle_spin;
-	if(m_may_spin && m_state.engine.num_in_flight() > 0) spin_until = std::max(spin_until, event_count::clock::now() + spin_time);
-	spin_until = std::min(spin_until, deadline);
+std::optional<kernel_call> executor_loop::next_kernel(const device_id device) {
+	auto& lead = m_state.calls.lead();
+	if(!lead.try_take()) return m_state.calls.next_kernel(device);
 	while(true) {
-		if(m_wake_up.prepare() != seen || m_state.network.look()) return;
-		const auto now = event_count::clock::now();
-		if(now >= deadline) return;
-		const auto next_look = m_state.network.next_look();
-		if(now < spin_until || next_look <= now) {
-			std::this_thread::yield();
-		} else {
-			m_wake_up.wait_until(seen, std::min(deadline, next_look));
+		const auto seen = m_wake_up.prepare();
+		turn();
+		if(m_is_stopping.load(std::memory_order_relaxed) || lead.must_give_back() || must_return(m_state)) break;
+		std::optional<kernel_call> call;
+		{
+			const std::lock_guard lock(m_state_mutex);
+			call = m_state.calls.try_next_kernel(device);
 		}
+		if(call.has_value()) {
+			lead.leave();
+			return call;
+		}
+		m_pauses.wait(seen, next_turn(m_state, m_runs, m_turn_began, event_count::clock::now() + max_timeout));
 	}
+	lead.give_back();
+	return m_state.calls.next_kernel(device);
+}
+
+void executor_loop::turn() {
+	m_turn_began = event_count::clock::now();
+	{
+		const std::lock_guard lock(m_state_mutex);
+		if(m_is_stopping.load(std::memory_order_relaxed)) return;
+		m_time.advance(m_state.engine.num_live() > 0);
+		m_state.transfers.note_pilots_sent();
+		const bool has_worked = work();
+		m_time.advance(m_state.engine.num_live() > 0, has_worked);
+		std::swap(m_progress, m_state.reached);
+	}
+	// Before the events: a fence that is fulfilled may be followed by a program that ends.
+	if(m_callbacks.progress) {
+		for(const auto& reached : m_progress) m_callbacks.progress(reached.task, reached.is_epoch);
+	}
+	m_progress.clear();
 }
 
 bool executor_loop::work() {
@@ -174,7 +197,7 @@ bool executor_loop::work() {
 		enter_failure(error.what());
 	}
 	m_state.network.set_awaiting(m_state.transfers.is_outstanding());
-	if(has_worked && m_state.options.idle_spin.count() > 0) m_worked_at = event_count::clock::now();
+	if(has_worked) m_pauses.note_worked();
 	if(m_state.trace != nullptr && has_worked) m_state.trace->record({start_ns, now_ns(), traced_work{num_issued}});
 	return has_worked;
 }
@@ -244,7 +267,7 @@ int executor_loop::issue_ready() {
 		if(m_is_observed) {
 			issue_observed(item);
 		} else {
-			issue_one(item);
+			issue_one(m_state, m_dispatcher, m_runs, item);
 		}
 		if(has_peers) m_lanes.note_issued(item);
 		++num_issued;
@@ -257,12 +280,6 @@ int executor_loop::issue_ready() {
 	return num_issued;
 }
 
-void executor_loop::issue_one(const issue& item) {
-	if(item.num_ids == 1) return m_dispatcher.dispatch(item);
-	m_state.flush();
-	m_runs.issue(item, m_dispatcher.waits_of(item));
-}
-
 void executor_loop::issue_observed(const issue& item) {
 	const std::int64_t start_ns = m_state.trace != nullptr ? now_ns() : 0;
 	const profiler_range range(m_state.options.ranges.get(), [&](const profiler_ranges& ranges) {
@@ -271,7 +288,7 @@ void executor_loop::issue_observed(const issue& item) {
 		const auto first = label(instructions.front()->key.task);
 		return first + " to " + label(instructions.back()->key.task) + ": " + std::to_string(instructions.size()) + " instructions as graphs";
 	});
-	issue_one(item);
+	issue_one(m_state, m_dispatcher, m_runs, item);
 	if(m_state.trace != nullptr) trace_issue(*m_state.trace, item, m_state.allocations, start_ns);
 }
 

@@ -28,6 +28,7 @@
 #include "events/executor_statistics.hpp"
 #include "failed_run.hpp"
 #include "lane_watch.hpp"
+#include "loop_pauses.hpp"
 #include "queue_loads.hpp"
 #include "runs/graph_runs.hpp"
 #include "scheduler/core/vocabulary/instruction_sink.hpp"
@@ -83,6 +84,8 @@ class executor_loop final : public instruction_sink {
 	/// Works until there is an event, the port has something for Python, a thread calls wake(), or the time is up. An event for which no thread waits leaves a
 	/// little later, with others.
 	std::vector<executor_event> run(std::chrono::nanoseconds timeout);
+	/// See call_board::next_kernel(). Behind a short kernel, the calling thread carries out the loop until the next kernel is there: the thread of run() rests.
+	std::optional<kernel_call> next_kernel(device_id device);
 	/// See announcements::watch(). Any thread.
 	bool watch(const submission_id submission, spin_flag& flag, const std::chrono::nanoseconds limit) { return m_state.events.watch(submission, flag, limit); }
 	void wake();
@@ -118,7 +121,6 @@ class executor_loop final : public instruction_sink {
 	std::span<const lane_class> lane_classes() const { return m_state.devices->lane_classes(); }
 
   private:
-	const bool m_may_spin;
 	const bool m_is_observed; ///< by a timeline or a profiler
 	executor_callbacks m_callbacks;
 	queue_loads m_loads;
@@ -126,10 +128,9 @@ class executor_loop final : public instruction_sink {
 	std::atomic<bool> m_is_woken{false};
 	std::atomic<bool> m_is_failed{false};
 	std::atomic<bool> m_is_stopping{false};
-	std::atomic<bool> m_expects_work{false};
 	executor_inbox m_inbox;
 
-	// m_state_mutex guards the members below, except `m_worked_at` and `m_left_at_ns`, which only the executor thread uses.
+	// m_state_mutex guards the members below, except those from `m_left_at_ns` on, which only the thread uses that carries out the loop: see loop_lead.
 	std::mutex m_state_mutex;
 	std::mutex m_stop_mutex;
 	executor_state m_state;
@@ -140,8 +141,12 @@ class executor_loop final : public instruction_sink {
 	std::vector<out_of_order_engine::completed_instruction> m_retired;
 	time_account m_time;
 	std::int64_t m_left_at_ns = 0; ///< with a timeline: when run() last returned with something to do in Python
-	event_count::clock::time_point m_worked_at{};
+	event_count::clock::time_point m_turn_began{};
+	loop_pauses m_pauses;
+	std::vector<reached_task> m_progress; // of a turn
 
+	/// A round, with its reports to other native code. One thread at a time.
+	void turn();
 	/// Whether there was anything to do.
 	bool work();
 	bool take_inbox();
@@ -150,14 +155,12 @@ class executor_loop final : public instruction_sink {
 	/// Up to these positions. False if there are none.
 	bool complete_lanes(std::span<const lane_position> progressed);
 	int issue_ready();
-	void issue_one(const issue& item);
 	/// For a timeline or a profiler, too.
 	void issue_observed(const issue& item);
 	/// Between two instructions of several queues. `seen`: the count of `m_wake_up` at the last look.
 	bool must_look_around(const issue& issued, std::uint64_t seen);
 	void complete_done();
 	void retire();
-	void wait(std::uint64_t seen, event_count::clock::time_point deadline);
 	executor_failure& enter_failure(const std::string& text, executor_failure::kind_type kind = executor_failure::kind_type::fault);
 };
 

@@ -24,6 +24,8 @@ class network_failure : public std::runtime_error {
 /// Largest pilot and largest notice. MPI implementations send messages of these sizes without a handshake.
 inline constexpr std::size_t pilot_limit_bytes = 316;
 inline constexpr std::size_t notice_limit_bytes = 4092;
+/// Largest payload that travels together with its pilot: a row of a thousand numbers. Each rank keeps memory for a few of them from every other rank.
+inline constexpr std::size_t small_limit_bytes = 4096;
 
 using frame_content = std::vector<std::byte>;
 
@@ -51,7 +53,7 @@ struct arrived_control {
 /// Transport between the ranks of a run. One thread at a time; nothing blocks. Every function may throw network_failure.
 class message_port {
   public:
-	message_port() = default;
+	explicit message_port(const std::size_t largest_small_bytes) : m_largest_small_bytes(largest_small_bytes) {}
 	message_port(const message_port&) = delete;
 	message_port& operator=(const message_port&) = delete;
 	virtual ~message_port() = default;
@@ -61,9 +63,14 @@ class message_port {
 	virtual void send_pilot(rank_id to, std::span<const std::byte> pilot) = 0;
 	/// Notices between two ranks arrive in order, but overtake pilots, and never wait. Throws std::length_error beyond `notice_limit_bytes`.
 	virtual void send_notice(rank_id to, std::uint8_t kind, std::span<const std::byte> content) = 0;
+	/// Of a message that travels together with its pilot.
+	std::size_t largest_small_bytes() const { return m_largest_small_bytes; }
+	/// Sends a pilot and its small message, both of which are copied, so that no request completes. The pilot may overtake others.
+	/// False if the receiver has no room now: then nothing has been sent.
+	virtual bool send_small(std::span<const std::byte> pilot, const payload& sent) = 0;
 	/// Starts to send a box in place. It must not be written until its request completes.
 	virtual void send(const payload& sent) = 0;
-	/// Starts to receive a box in place. It must be neither read nor written until its request completes.
+	/// Starts to receive a box in place, or takes it if it has come with its pilot. It must be neither read nor written until its request completes.
 	virtual void receive(const payload& received) = 0;
 	/// Enters a barrier, in the same order on all ranks. The request completes when every rank has entered.
 	virtual void barrier(request_id request) = 0;
@@ -88,6 +95,9 @@ class message_port {
   protected:
 	arrived_messages m_messages;
 	arrived_control m_control;
+
+  private:
+	const std::size_t m_largest_small_bytes;
 };
 
 } // namespace celerity

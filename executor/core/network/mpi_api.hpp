@@ -26,10 +26,11 @@ struct mpi_settings {
 	std::uintptr_t word64 = 0;
 	std::uint32_t rank = 0;
 	std::uint32_t num_ranks = 0;
-	int largest_tag = 0; ///< at least 2
+	int largest_tag = 0; ///< at least 3
 	std::size_t largest_count = std::size_t(1) << 30; ///< more go through nested datatypes: MPI 3 counts with 32 bits
+	std::size_t largest_small_bytes = 0; ///< see message_port; the same on all ranks
 	CELERITY_FIELDS(module_path, handle_bytes, status_bytes, largest_error_text, undefined, communicator, byte, word16, word32, word64, rank, num_ranks,
-	    largest_tag, largest_count)
+	    largest_tag, largest_count, largest_small_bytes)
 };
 
 /// A table of functions and constants. `Handle` is `int` or `void*`. A status is opaque: memory of `status_bytes` each.

@@ -8,7 +8,7 @@ namespace celerity {
 
 template <typename Handle>
 mpi_inbox<Handle>::mpi_inbox(const mpi_api<Handle>& api, const rank_id source, const int tag, const std::size_t num_slots, const std::size_t frame_bytes)
-    : m_api(api), m_source(source), m_memory(num_slots, frame_content(frame_bytes)), m_status(api.status_bytes) {
+    : m_api(api), m_source(source), m_tag(tag), m_memory(num_slots, frame_content(frame_bytes)), m_status(api.status_bytes) {
 	for(auto& memory : m_memory) {
 		auto& receive = m_receives.emplace_back();
 		m_api.check(

@@ -19,6 +19,7 @@ class mpi_inbox {
 	mpi_inbox(const mpi_api<Handle>& api, rank_id source, int tag, std::size_t num_slots, std::size_t frame_bytes);
 
 	rank_id source() const { return m_source; }
+	int tag() const { return m_tag; }
 	/// The receive that completes before all others.
 	Handle next_receive() const { return m_receives[m_next]; }
 	/// The frame in the next receive, which is complete; valid until advance().
@@ -30,6 +31,7 @@ class mpi_inbox {
   private:
 	const mpi_api<Handle>& m_api;
 	const rank_id m_source;
+	const int m_tag;
 	std::vector<frame_content> m_memory;
 	std::vector<Handle> m_receives;
 	std::size_t m_next = 0;

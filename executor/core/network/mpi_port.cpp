@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Pilots and notices are frames on two tags, into receives posted ahead. Payloads are sent and received in place, with strided datatypes.
+// Pilots, notices, and small messages with their pilots are frames on three tags, into receives posted ahead. Other payloads are sent and received in place,
+// with strided datatypes.
 //
 // * Every receive names its source. MPICH 5.0.2 never completes a receive from MPI_ANY_SOURCE whose message came through the network before the receive was
 //   posted.
 // * Each other rank has its own ring of receives for pilots, and as many credits. A sender holds pilots back while it has no credit, so a pilot always meets a
-//   posted receive. Credits return with messages in the other direction.
+//   posted receive. Credits return with messages in the other direction. Likewise for small messages, which without credit go as others do.
 #include "mpi_port.hpp"
 
 #include <algorithm>
@@ -13,9 +14,11 @@
 #include <deque>
 #include <optional>
 #include <stdexcept>
+#include <unordered_map>
 
 #include "mpi_datatypes.hpp"
 #include "mpi_operations.hpp"
+#include "strided_layout.hpp"
 
 namespace celerity {
 
@@ -23,13 +26,16 @@ namespace {
 
 constexpr int pilot_tag = 0;
 constexpr int notice_tag = 1;
-constexpr int first_payload_tag = 2;
-constexpr std::uint8_t window = 64;                ///< pilots under way from one rank to another, and receives posted for them
-constexpr std::uint8_t owed_at_most = window * 3 / 4; ///< credits that wait for something to travel with
+constexpr int small_tag = 2;
+constexpr int first_payload_tag = 3;
+/// Frames under way from one rank to another, and receives posted for them: pilots, and small messages.
+constexpr std::array<std::uint8_t, 2> windows{64, 8};
+constexpr std::size_t of_pilots = 0, of_small = 1; ///< credits
+constexpr std::size_t small_header_bytes = 16;     ///< of a frame with a small message: its id, and the size of the pilot that comes next
 constexpr std::size_t notice_slots = 2;            ///< notices need no credit: further ones wait in MPI's own queue
-// A frame on the wire: length of the content in two bytes, credits given back, kind, content.
-constexpr std::size_t header_bytes = 4;
-constexpr std::uint8_t pilot_kind = 0;
+// A frame on the wire: length of the content in two bytes, credits of both kinds given back, kind, content.
+constexpr std::size_t header_bytes = 5;
+constexpr std::uint8_t pilot_kind = 0; ///< on the tag of small messages, of these
 constexpr std::uint8_t credits_kind = 255; ///< on the tag of notices, without content; all other kinds there are those of notices
 constexpr std::chrono::seconds close_patience{1};
 
@@ -37,8 +43,10 @@ void check_size(const char* const what, const std::size_t size, const std::size_
 	if(size > limit) throw std::length_error(std::string(what) + " may have " + std::to_string(limit) + " bytes, this one has " + std::to_string(size));
 }
 
+using credits = std::array<std::uint8_t, 2>;
+
 struct frame {
-	std::uint8_t num_credits;
+	credits returned;
 	std::uint8_t kind;
 	frame_content content;
 };
@@ -46,8 +54,14 @@ struct frame {
 frame read_frame(const std::byte* const bytes) {
 	const auto number = [&](const std::size_t at) { return std::to_integer<std::uint8_t>(bytes[at]); };
 	const auto size = static_cast<std::size_t>(number(0) + (number(1) << 8));
-	return {number(2), number(3), frame_content(bytes + header_bytes, bytes + header_bytes + size)};
+	return {{number(2), number(3)}, number(4), frame_content(bytes + header_bytes, bytes + header_bytes + size)};
 }
+
+/// A message that has come with its pilot, in its frame.
+struct small_message {
+	frame_content content;
+	std::size_t first_byte;
+};
 
 template <typename Handle>
 class mpi_port final : public message_port {
@@ -56,6 +70,7 @@ class mpi_port final : public message_port {
 
 	void send_pilot(rank_id to, std::span<const std::byte> pilot) override;
 	void send_notice(rank_id to, std::uint8_t kind, std::span<const std::byte> content) override;
+	bool send_small(std::span<const std::byte> pilot, const payload& sent) override;
 	void send(const payload& sent) override;
 	void receive(const payload& received) override;
 	void barrier(request_id request) override;
@@ -72,9 +87,10 @@ class mpi_port final : public message_port {
 		std::int64_t payloads = 0;
 	};
 	struct peer {
-		std::uint8_t credits = window;
-		std::uint8_t owed = 0;
+		celerity::credits credits = windows;
+		celerity::credits owed{};
 		std::deque<frame_content> held; ///< pilots that wait for a credit
+		std::unordered_map<message_id, small_message> small; ///< have come, and are not received
 		counts sent;
 		counts taken; ///< payloads: asked for
 	};
@@ -102,24 +118,28 @@ class mpi_port final : public message_port {
 		return first_payload_tag + static_cast<int>(message.message.value % static_cast<std::uint64_t>(m_num_payload_tags));
 	}
 	void send_frame(rank_id to, int tag, std::uint8_t kind, std::span<const std::byte> content);
+	/// `bytes`: room for the header, then the content.
+	void send_frame(rank_id to, int tag, std::uint8_t kind, frame_content&& bytes);
 	void take_frames(std::size_t position);
+	void take_frame(mpi_inbox<Handle>& inbox, frame&& taken);
 	/// Sends pilots that have waited for credits.
-	void take_credits(rank_id from, int num_credits);
+	void send_held(rank_id to);
 	bool has_all() const;
 };
 
 template <typename Handle>
 mpi_port<Handle>::mpi_port(const mpi_settings& settings)
-    : m_api(settings), m_rank(settings.rank), m_num_payload_tags(settings.largest_tag + 1 - first_payload_tag), m_datatypes(m_api, settings.largest_count),
-      m_operations(m_api), m_peers(settings.num_ranks) {
-	m_inboxes.reserve(2 * m_peers.size());
+    : message_port(settings.largest_small_bytes), m_api(settings), m_rank(settings.rank), m_num_payload_tags(settings.largest_tag + 1 - first_payload_tag),
+      m_datatypes(m_api, settings.largest_count), m_operations(m_api), m_peers(settings.num_ranks) {
+	m_inboxes.reserve(3 * m_peers.size());
 	const auto add_inboxes = [&](const int tag, const std::size_t num_slots, const std::size_t limit_bytes) {
 		for(rank_id source(0); source.value < m_peers.size(); ++source.value) {
 			if(source == m_rank) continue;
 			m_operations.add_inbox(m_inboxes.emplace_back(m_api, source, tag, num_slots, header_bytes + limit_bytes).next_receive());
 		}
 	};
-	add_inboxes(pilot_tag, window, pilot_limit_bytes);
+	add_inboxes(pilot_tag, windows[of_pilots], pilot_limit_bytes);
+	add_inboxes(small_tag, windows[of_small], small_header_bytes + pilot_limit_bytes + largest_small_bytes());
 	add_inboxes(notice_tag, notice_slots, notice_limit_bytes);
 }
 
@@ -127,12 +147,12 @@ template <typename Handle>
 void mpi_port<Handle>::send_pilot(const rank_id to, const std::span<const std::byte> pilot) {
 	check_size("a pilot", pilot.size(), pilot_limit_bytes);
 	auto& peer = m_peers.at(to.value);
-	if(peer.credits == 0) {
+	if(peer.credits[of_pilots] == 0) {
 		peer.held.emplace_back(pilot.begin(), pilot.end());
 		++m_num_held;
 		return;
 	}
-	--peer.credits;
+	--peer.credits[of_pilots];
 	send_frame(to, pilot_tag, pilot_kind, pilot);
 }
 
@@ -140,6 +160,23 @@ template <typename Handle>
 void mpi_port<Handle>::send_notice(const rank_id to, const std::uint8_t kind, const std::span<const std::byte> content) {
 	check_size("a notice", content.size(), notice_limit_bytes);
 	send_frame(to, notice_tag, kind, content);
+}
+
+template <typename Handle>
+bool mpi_port<Handle>::send_small(const std::span<const std::byte> pilot, const payload& sent) {
+	check_size("a pilot", pilot.size(), pilot_limit_bytes);
+	check_size("a small message", bytes_of(sent), largest_small_bytes());
+	auto& peer = m_peers.at(sent.peer_rank.value);
+	if(peer.credits[of_small] == 0) return false;
+	--peer.credits[of_small];
+	frame_content bytes(header_bytes + small_header_bytes + pilot.size() + bytes_of(sent));
+	const std::array<std::uint64_t, 2> header{sent.message.value, pilot.size()};
+	static_assert(sizeof header == small_header_bytes);
+	std::memcpy(bytes.data() + header_bytes, header.data(), sizeof header);
+	std::memcpy(bytes.data() + header_bytes + sizeof header, pilot.data(), pilot.size());
+	pack(sent, bytes.data() + header_bytes + sizeof header + pilot.size());
+	send_frame(sent.peer_rank, small_tag, pilot_kind, std::move(bytes));
+	return true;
 }
 
 template <typename Handle>
@@ -155,7 +192,13 @@ void mpi_port<Handle>::send(const payload& sent) {
 
 template <typename Handle>
 void mpi_port<Handle>::receive(const payload& received) {
-	++m_peers.at(received.peer_rank.value).taken.payloads;
+	auto& peer = m_peers.at(received.peer_rank.value);
+	if(const auto small = peer.small.extract(received.message); !small.empty()) {
+		unpack(small.mapped().content.data() + small.mapped().first_byte, received);
+		m_messages.completed.push_back(received.request);
+		return;
+	}
+	++peer.taken.payloads;
 	const auto place = m_datatypes.place(received);
 	Handle operation{};
 	m_api.check(
@@ -238,15 +281,22 @@ bool mpi_port<Handle>::close() {
 
 template <typename Handle>
 void mpi_port<Handle>::send_frame(const rank_id to, const int tag, const std::uint8_t kind, const std::span<const std::byte> content) {
+	frame_content bytes(header_bytes + content.size());
+	if(!content.empty()) std::memcpy(bytes.data() + header_bytes, content.data(), content.size());
+	send_frame(to, tag, kind, std::move(bytes));
+}
+
+template <typename Handle>
+void mpi_port<Handle>::send_frame(const rank_id to, const int tag, const std::uint8_t kind, frame_content&& bytes) {
 	auto& peer = m_peers.at(to.value);
 	++peer.sent.frames;
 	m_is_settled = false;
 	m_has_sent_late |= m_settling.has_value();
-	frame_content bytes(header_bytes + content.size());
+	const auto returned = std::exchange(peer.owed, credits{});
+	const auto size = bytes.size() - header_bytes;
 	const std::array<std::uint8_t, header_bytes> header{
-	    static_cast<std::uint8_t>(content.size() & 255), static_cast<std::uint8_t>(content.size() >> 8), std::exchange(peer.owed, std::uint8_t(0)), kind};
+	    static_cast<std::uint8_t>(size & 255), static_cast<std::uint8_t>(size >> 8), returned[of_pilots], returned[of_small], kind};
 	std::memcpy(bytes.data(), header.data(), header.size());
-	if(!content.empty()) std::memcpy(bytes.data() + header_bytes, content.data(), content.size());
 	Handle operation{};
 	m_api.check(m_api.isend(bytes.data(), static_cast<int>(bytes.size()), m_api.words[0], static_cast<int>(to.value), tag, m_api.communicator, &operation),
 	    "MPI_Isend");
@@ -258,33 +308,46 @@ void mpi_port<Handle>::take_frames(const std::size_t position) {
 	auto& inbox = m_inboxes[position];
 	const rank_id source = inbox.source();
 	auto& peer = m_peers[source.value];
-	int num_credits = 0;
 	bool has_more = true;
 	while(has_more) {
 		auto taken = read_frame(inbox.frame());
 		has_more = inbox.advance();
 		++peer.taken.frames;
-		num_credits += taken.num_credits;
-		if(taken.kind == pilot_kind) {
-			m_messages.pilots.emplace_back(source, std::move(taken.content));
-			++peer.owed;
-		} else if(taken.kind != credits_kind) {
-			m_control.notices.push_back({taken.kind, source, std::move(taken.content)});
-		}
+		for(std::size_t i = 0; i < windows.size(); ++i) peer.credits[i] = static_cast<std::uint8_t>(peer.credits[i] + taken.returned[i]);
+		take_frame(inbox, std::move(taken));
 	}
 	m_operations.replace_inbox(position, inbox.next_receive());
-	take_credits(source, num_credits); // pilots that leave now return credits that are due
+	send_held(source); // pilots that leave now return credits that are due
 	const bool is_ending = m_settling.has_value() || !m_heard.empty();
-	if(peer.owed > owed_at_most && !is_ending) send_frame(source, notice_tag, credits_kind, {});
+	const auto is_due = [&](const std::size_t i) { return peer.owed[i] > windows[i] * 3 / 4; };
+	if((is_due(of_pilots) || is_due(of_small)) && !is_ending) send_frame(source, notice_tag, credits_kind, std::span<const std::byte>());
 }
 
 template <typename Handle>
-void mpi_port<Handle>::take_credits(const rank_id from, const int num_credits) {
-	auto& peer = m_peers[from.value];
-	peer.credits = static_cast<std::uint8_t>(peer.credits + num_credits);
-	while(!peer.held.empty() && peer.credits > 0) {
+void mpi_port<Handle>::take_frame(mpi_inbox<Handle>& inbox, frame&& taken) {
+	const rank_id source = inbox.source();
+	auto& peer = m_peers[source.value];
+	if(inbox.tag() == small_tag) {
+		std::array<std::uint64_t, 2> header{};
+		std::memcpy(header.data(), taken.content.data(), sizeof header);
+		const auto* const pilot = taken.content.data() + sizeof header;
+		m_messages.pilots.emplace_back(source, frame_content(pilot, pilot + header[1]));
+		peer.small.emplace(message_id(header[0]), small_message{std::move(taken.content), sizeof header + header[1]});
+		++peer.owed[of_small];
+	} else if(taken.kind == pilot_kind) {
+		m_messages.pilots.emplace_back(source, std::move(taken.content));
+		++peer.owed[of_pilots];
+	} else if(taken.kind != credits_kind) {
+		m_control.notices.push_back({taken.kind, source, std::move(taken.content)});
+	}
+}
+
+template <typename Handle>
+void mpi_port<Handle>::send_held(const rank_id to) {
+	auto& peer = m_peers[to.value];
+	while(!peer.held.empty() && peer.credits[of_pilots] > 0) {
 		--m_num_held;
-		send_pilot(from, peer.held.front());
+		send_pilot(to, peer.held.front());
 		peer.held.pop_front();
 	}
 }
@@ -292,7 +355,8 @@ void mpi_port<Handle>::take_credits(const rank_id from, const int num_credits) {
 } // namespace
 
 std::unique_ptr<message_port> make_mpi_port(const mpi_settings& settings) {
-	if(settings.largest_tag < first_payload_tag) throw std::invalid_argument("a port needs at least three tags");
+	check_size("a small message", settings.largest_small_bytes, small_limit_bytes);
+	if(settings.largest_tag < first_payload_tag) throw std::invalid_argument("a port needs at least four tags");
 	if(settings.handle_bytes == sizeof(int)) return std::make_unique<mpi_port<int>>(settings);
 	if(settings.handle_bytes == sizeof(void*)) return std::make_unique<mpi_port<void*>>(settings);
 	throw std::invalid_argument("handles of MPI have 4 or 8 bytes, not " + std::to_string(settings.handle_bytes));

@@ -21,6 +21,15 @@ void network_link::send_pilot(const rank_id to, const pilot_message& pilot) {
 	note_given();
 }
 
+bool network_link::send_with_pilot(const pilot_message& pilot, const payload& sent) {
+	const bool is_copied = m_port->send_small(std::as_bytes(std::span(&pilot, 1)), sent);
+	note_given();
+	if(is_copied) return true;
+	send_pilot(sent.peer_rank, pilot);
+	send(sent);
+	return false;
+}
+
 void network_link::send(const payload& sent) {
 	if(m_port == nullptr) {
 		m_events.emplace_back(send_event{sent});

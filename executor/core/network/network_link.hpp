@@ -28,6 +28,10 @@ class network_link {
 	bool is_connected() const { return m_port != nullptr; }
 
 	void send_pilot(rank_id to, const pilot_message& pilot);
+	/// Whether a message of this size travels together with its pilot.
+	bool is_small(const std::size_t size_bytes) const { return m_port != nullptr && size_bytes <= m_port->largest_small_bytes(); }
+	/// Sends pilot and message. Whether the message is copied, so that its memory may be reused; otherwise its request completes.
+	bool send_with_pilot(const pilot_message& pilot, const payload& sent);
 	void send(const payload& sent);
 	void receive(const payload& received);
 	void barrier(request_id request);

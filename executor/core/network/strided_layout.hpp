@@ -33,4 +33,9 @@ struct placed_layout {
 /// Unit dimensions vanish, and a dimension that continues the next inner one in memory merges with it.
 placed_layout layout_of(const payload& place);
 
+std::size_t bytes_of(const payload& place);
+/// Copies the box into dense memory of bytes_of() bytes, or out of it.
+void pack(const payload& source, std::byte* dense);
+void unpack(const std::byte* dense, const payload& destination);
+
 } // namespace celerity

@@ -40,6 +40,16 @@ class call_queue {
 		return call;
 	}
 
+	/// The next call if there is one and `may_begin(call)`; nothing after close().
+	template <typename MayBegin>
+	std::optional<Call> try_pop(MayBegin&& may_begin) {
+		const std::lock_guard lock(m_mutex);
+		if(m_is_closed || m_calls.empty() || !may_begin(m_calls.front().call)) return std::nullopt;
+		std::optional<Call> call(std::move(m_calls.front().call));
+		m_calls.pop_front();
+		return call;
+	}
+
 	/// Whether pop() returns at once.
 	bool has_call() {
 		const std::lock_guard lock(m_mutex);

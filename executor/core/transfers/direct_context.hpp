@@ -64,6 +64,7 @@ struct direct_context {
 	const allocation_table& allocations;
 	executor_statistics& statistics;
 	trace_recorder* const trace; ///< null if there is no timeline
+	const std::size_t least_bytes = 0; ///< smaller data goes as messages
 	std::size_t own_position = 0;
 	flag_memory own_flags{};
 	/// The words of this rank for graphs, on its device, by rank of the host and slot: first the words that say that data for this rank is ready, then the words
@@ -91,7 +92,10 @@ struct direct_context {
 	bool has_peers() const { return has_agreed; }
 	bool is_peer(const rank_id rank) const { return rank.value < neighbours.size() && neighbours[rank.value].is_peer; }
 	/// Whether a peer fetches the data from the memory of a device.
-	bool is_direct(const send_instruction& send) const { return is_device_memory(send.source.memory) && is_peer(send.destination_rank); }
+	bool is_direct(const send_instruction& send) const {
+		return is_device_memory(send.source.memory) && is_peer(send.destination_rank)
+		       && static_cast<std::size_t>(send.sent_box.area()) * send.element_size_bytes >= least_bytes;
+	}
 	void share_words();
 	/// Nothing without a timeline.
 	void trace_until_now(const std::int64_t issued_ns, const traced_action& transfer) const {

@@ -20,12 +20,27 @@ payload make_payload(const request_id request, const rank_id peer, const message
 } // namespace
 
 void message_requests::send(const instruction_id instruction, const send_instruction& send) {
-	const auto source = m_allocations.place(send.source);
-	const auto size_bytes = static_cast<std::uint64_t>(send.sent_box.area()) * send.element_size_bytes;
+	const auto traced = count(instruction, send);
+	m_network.send(payload_of(add_request(instruction, traced), send));
+}
+
+bool message_requests::send_small(const instruction_id instruction, const send_instruction& send, const pilot_message& pilot) {
+	const auto traced = count(instruction, send);
+	const auto request = add_request(instruction, traced);
+	if(!m_network.send_with_pilot(pilot, payload_of(request, send))) return false;
+	finish(request);
+	return true;
+}
+
+traced_send message_requests::count(const instruction_id instruction, const send_instruction& send) {
+	const auto size_bytes = bytes_of(send.sent_box, send.element_size_bytes);
 	m_statistics.sent_bytes.host += size_bytes;
-	const traced_send traced{instruction, send.transfer.buffer, size_bytes, send.message, send.destination_rank};
-	m_network.send(make_payload(add_request(instruction, traced), send.destination_rank, send.message, source.address, *source.array, send.sent_box,
-	    send.element_size_bytes));
+	return {instruction, send.transfer.buffer, size_bytes, send.message, send.destination_rank};
+}
+
+payload message_requests::payload_of(const request_id request, const send_instruction& send) const {
+	const auto source = m_allocations.place(send.source);
+	return make_payload(request, send.destination_rank, send.message, source.address, *source.array, send.sent_box, send.element_size_bytes);
 }
 
 void message_requests::barrier(const instruction_id instruction) { m_network.barrier(add_request(instruction, traced_barrier{instruction})); }
@@ -70,14 +85,7 @@ void message_requests::post_part(const posted_receive& post) {
 }
 
 void message_requests::complete(const request_id request, std::vector<instruction_id>& completed) {
-	const auto node = m_requests.extract(request);
-	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
-	if(m_trace != nullptr) {
-		auto traced = m_traced.extract(request);
-		traced.mapped().end_ns = now_ns();
-		m_trace->record(traced.mapped());
-	}
-	const auto& subject = node.mapped();
+	const auto subject = finish(request);
 	if(const auto* const instruction = std::get_if<instruction_id>(&subject)) {
 		completed.push_back(*instruction);
 	} else if(const auto* const fragment = std::get_if<fragment_id>(&subject)) {
@@ -85,6 +93,17 @@ void message_requests::complete(const request_id request, std::vector<instructio
 	} else {
 		for(const auto part : m_direct.arrive(std::get<direct_receiver::message_key>(subject))) m_arbiter.complete(part);
 	}
+}
+
+auto message_requests::finish(const request_id request) -> request_subject {
+	const auto node = m_requests.extract(request);
+	if(node.empty()) throw std::logic_error(numbered("request ", request.value) + " is not outstanding");
+	if(m_trace != nullptr) {
+		auto traced = m_traced.extract(request);
+		traced.mapped().end_ns = now_ns();
+		m_trace->record(traced.mapped());
+	}
+	return node.mapped();
 }
 
 traced_receive message_requests::describe(const posted_receive& post, const box& received) {

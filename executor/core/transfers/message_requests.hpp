@@ -27,6 +27,8 @@ class message_requests {
 	    : m_allocations(allocations), m_statistics(statistics), m_direct(direct), m_network(network), m_trace(trace) {}
 
 	void send(instruction_id instruction, const send_instruction& send);
+	/// Together with its pilot. Whether it is complete; otherwise a request is outstanding, as with send().
+	bool send_small(instruction_id instruction, const send_instruction& send, const pilot_message& pilot);
 	void barrier(instruction_id instruction);
 	receive_arbiter& arbiter() { return m_arbiter; }
 	const receive_arbiter& arbiter() const { return m_arbiter; }
@@ -56,6 +58,10 @@ class message_requests {
 
 	void post(const posted_receive& post);
 	void post_part(const posted_receive& post);
+	traced_send count(instruction_id instruction, const send_instruction& send);
+	payload payload_of(request_id request, const send_instruction& send) const;
+	/// Throws std::logic_error if it is not outstanding.
+	request_subject finish(request_id request);
 	request_id add_request(const request_subject& subject, const traced_action& traced);
 	static traced_receive describe(const posted_receive& post, const box& received);
 };

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include "rank_transfers.hpp"
 
+#include <chrono>
 #include <utility>
 #include <variant>
 
 namespace celerity {
 
+namespace {
+
+/// Small messages are announced ahead of their data once none has left for so long: the other rank can then tell for whom it waits.
+constexpr std::chrono::milliseconds longest_unannounced_send{5};
+
+} // namespace
+
 rank_transfers::rank_transfers(const rank_id own, backend& devices, const allocation_table& allocations, executor_statistics& statistics, network_link& network,
-    program_log* const program, trace_recorder* const trace)
-    : m_direct{own, devices, devices.direct(), devices.graphs() != nullptr && devices.graphs()->exchange(), allocations, statistics, trace}, m_sender(m_direct),
-      m_receiver(m_direct), m_messages(allocations, statistics, m_receiver, network, trace), m_network(network), m_program(program) {}
+    program_log* const program, trace_recorder* const trace, const std::size_t least_direct_bytes)
+    : m_direct{own, devices, devices.direct(), devices.graphs() != nullptr && devices.graphs()->exchange(), allocations, statistics, trace, least_direct_bytes},
+      m_sender(m_direct), m_receiver(m_direct), m_messages(allocations, statistics, m_receiver, network, trace), m_network(network), m_program(program) {}
 
 void rank_transfers::begin(const instruction& item, const std::uint64_t stamp) {
 	if(const auto* const send = std::get_if<send_instruction>(&item.operation)) {
@@ -23,11 +31,31 @@ void rank_transfers::begin(const instruction& item, const std::uint64_t stamp) {
 }
 
 void rank_transfers::announce(const instruction& item, const send_instruction& send, const std::uint64_t stamp) {
-	const auto program_digest = program_digest_at(send.transfer.consumer);
-	if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest);
-	m_network.send_pilot(send.destination_rank,
-	    {.transfer = send.transfer, .message = send.message, .sent_box = send.sent_box, .program_digest = program_digest});
+	if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest_at(send.transfer.consumer));
+	if(m_network.is_small(bytes_of(send.sent_box, send.element_size_bytes))) {
+		if(m_unannounced.empty()) delay_announcements();
+		m_unannounced.emplace(item.id, &send);
+		return;
+	}
+	m_network.send_pilot(send.destination_rank, pilot_of(send));
 	m_has_unsent_pilots = !m_network.is_connected();
+}
+
+void rank_transfers::send(const instruction_id id, const send_instruction& send, std::vector<instruction_id>& completed) {
+	if(m_unannounced.erase(id) == 0) return m_messages.send(id, send);
+	delay_announcements();
+	if(m_messages.send_small(id, send, pilot_of(send))) completed.push_back(id);
+}
+
+void rank_transfers::announce_late() {
+	if(m_unannounced.empty() || event_count::clock::now() < m_announce_at) return;
+	for(const auto& [id, send] : std::exchange(m_unannounced, {})) m_network.send_pilot(send->destination_rank, pilot_of(*send));
+}
+
+void rank_transfers::delay_announcements() { m_announce_at = event_count::clock::now() + longest_unannounced_send; }
+
+pilot_message rank_transfers::pilot_of(const send_instruction& send) const {
+	return {.transfer = send.transfer, .message = send.message, .sent_box = send.sent_box, .program_digest = program_digest_at(send.transfer.consumer)};
 }
 
 std::uint64_t rank_transfers::program_digest_at(const task_id consumer) const { return m_program != nullptr ? m_program->digest_at(consumer) : 0; }
@@ -39,6 +67,7 @@ void rank_transfers::take_pilot(const rank_id from, const pilot_message& pilot) 
 }
 
 bool rank_transfers::poll(std::vector<instruction_id>& completed) {
+	announce_late();
 	m_sender.send_pilots();
 	bool has_progressed = false;
 	m_receiver.take_pilots([&](const rank_id source, const pilot_message& pilot) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "events/executor_statistics.hpp"
 #include "memory/allocation_table.hpp"
 #include "scheduler/core/graphs/program_log.hpp"
+#include "threads/event_count.hpp"
 #include "scheduler/core/vocabulary/trace_recorder.hpp"
 
 namespace celerity {
@@ -24,7 +26,7 @@ class rank_transfers {
   public:
 	/// `program` may be null: then there is nobody to compare with.
 	rank_transfers(rank_id own, backend& devices, const allocation_table& allocations, executor_statistics& statistics, network_link& network,
-	    program_log* program, trace_recorder* trace);
+	    program_log* program, trace_recorder* trace, std::size_t least_direct_bytes = 0);
 
 	direct_context& direct() { return m_direct; }
 	const direct_context& direct() const { return m_direct; }
@@ -37,6 +39,8 @@ class rank_transfers {
 	/// Announces a send to the other rank, or expects the messages of a receive.
 	void begin(const instruction& item, std::uint64_t stamp);
 	void take_pilot(rank_id from, const pilot_message& pilot);
+	/// A send that is not direct. Appends it if it is complete.
+	void send(instruction_id id, const send_instruction& send, std::vector<instruction_id>& completed);
 	/// Looks at what direct peers have written, and appends the instructions that are complete. Whether there was anything.
 	bool poll(std::vector<instruction_id>& completed);
 	/// The send or receive is complete.
@@ -52,6 +56,8 @@ class rank_transfers {
 	}
 	/// Whether poll() would find something.
 	bool has_news() const { return m_sender.has_news() || m_receiver.has_news(); }
+	/// When poll() has to be called to announce small messages.
+	event_count::clock::time_point next_announcement() const { return m_unannounced.empty() ? event_count::clock::time_point::max() : m_announce_at; }
 	bool is_outstanding() const;
 	std::optional<transfer_status> find_status(instruction_id id) const;
 
@@ -62,10 +68,16 @@ class rank_transfers {
 	message_requests m_messages;
 	network_link& m_network;
 	program_log* const m_program;
+	std::map<instruction_id, const send_instruction*> m_unannounced; ///< small messages that have not left
+	event_count::clock::time_point m_announce_at{};                  ///< all of those, unless one leaves before
 	bool m_has_unsent_pilots = false; ///< among the events, without a port
 
-	/// Sends a pilot, or leaves that to the direct sender.
+	/// Sends a pilot, or leaves that to the direct sender or to send().
 	void announce(const instruction& item, const send_instruction& send, std::uint64_t stamp);
+	/// Sends pilots ahead of small messages whose data is long in coming.
+	void announce_late();
+	void delay_announcements();
+	pilot_message pilot_of(const send_instruction& send) const;
 	std::uint64_t program_digest_at(task_id consumer) const;
 };
 

@@ -75,11 +75,7 @@ bool pacing::throttle(const std::chrono::milliseconds limit, const queue_priorit
 	const bool must_fall_to_half = queue == 0 && !is_replay;
 	if(must_fall_to_half) m_is_throttled = true;
 	const auto may_go_on = [&] { return m_contents.has_room() && (!is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1)); };
-	std::unique_lock lock(m_mutex);
-	m_num_waiters.fetch_add(1);
-	const auto seen = m_num_let_go;
-	const bool done = m_progress.wait_for(lock, limit, [&] { return m_num_let_go != seen || may_go_on(); });
-	m_num_waiters.fetch_sub(1);
+	const bool done = wait(limit, may_go_on, true);
 	const bool has_fallen = must_fall_to_half || !is_behind_by({1, 1}); // a submit that an exception has ended no longer waits
 	if(queue == 0 && done && has_fallen) m_is_throttled = false;
 	return done;
@@ -90,9 +86,16 @@ bool pacing::wait_until_planned(const std::chrono::milliseconds limit) {
 	const auto is_planned = [&] { return m_num_accounted.load(std::memory_order_acquire) >= target; };
 	const auto spin_until = clock::now() + m_settings.idle_spin;
 	while(!is_planned() && clock::now() < spin_until) std::this_thread::yield();
+	return wait(limit, is_planned, false);
+}
+
+bool pacing::wait(const std::chrono::milliseconds limit, const std::function<bool()>& may_go_on, const bool is_let_go) {
 	std::unique_lock lock(m_mutex);
 	m_num_waiters.fetch_add(1);
-	const bool done = m_progress.wait_for(lock, limit, is_planned);
+	const auto own = m_waiters.insert(m_waiters.end(), &may_go_on);
+	const auto seen = m_num_let_go;
+	const bool done = m_progress.wait_for(lock, limit, [&] { return (is_let_go && m_num_let_go != seen) || may_go_on(); });
+	m_waiters.erase(own);
 	m_num_waiters.fetch_sub(1);
 	return done;
 }
@@ -101,7 +104,10 @@ void pacing::notify_progress() {
 	if(m_num_waiters.load() == 0) return;
 	{
 		const std::lock_guard lock(m_mutex); // a waiter is either before its test or asleep
-		if(!is_behind_by({1, 1}) && m_contents.has_room()) ++m_num_let_go;
+		const bool lets_go = !is_behind_by({1, 1}) && m_contents.has_room();
+		if(lets_go) ++m_num_let_go;
+		// A thread that must go on waiting is not woken: it would need the interpreter lock too.
+		if(!lets_go && std::none_of(m_waiters.begin(), m_waiters.end(), [](const auto* const may_go_on) { return (*may_go_on)(); })) return;
 	}
 	m_progress.notify_all();
 }

@@ -7,6 +7,8 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <mutex>
 
 #include "kept_contents.hpp"
@@ -94,6 +96,7 @@ class pacing {
 	kept_contents m_contents;
 	std::mutex m_mutex;
 	std::condition_variable m_progress;
+	std::list<const std::function<bool()>*> m_waiters; ///< the conditions of threads that wait; guarded by m_mutex
 	std::uint64_t m_num_let_go = 0; ///< all who waited go on, also those who wake up when others are far ahead again; guarded by m_mutex
 	std::atomic<std::uint64_t> m_num_pushed{0}; ///< a replay counts as its tasks
 	std::atomic<std::uint64_t> m_num_planned{0};
@@ -106,6 +109,8 @@ class pacing {
 	std::atomic<queue_set> m_queues{0}; ///< those that were announced
 	std::array<newest_task, max_queue_priority + 1> m_newest;
 
+	/// Until `may_go_on()`, at most `limit`; or, if `is_let_go`, until all who wait go on. Whether that has come.
+	bool wait(std::chrono::milliseconds limit, const std::function<bool()>& may_go_on, bool is_let_go);
 	bool is_behind(std::uint64_t allowed_horizons, std::uint64_t allowed_events) const;
 	std::uint64_t most_waiting_events() const;
 	submit_limits limits_of(queue_priority queue, bool is_replay) const;

@@ -38,7 +38,8 @@ std::size_t effective_alignment(const std::size_t size_bytes, const std::size_t 
 cpu_backend::cpu_backend(const std::size_t num_devices, event_count& completions, const bool can_be_direct, trace_recorder* const trace,
     const std::size_t kernel_threads)
     : m_num_devices(num_devices), m_completions(completions), m_can_be_direct(can_be_direct), m_trace(trace),
-      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_kernel_starts_ns(num_devices), m_lane_threads(m_progress.size()) {
+      m_progress((can_be_direct ? 4 : 2) * num_devices + (can_be_direct ? 2 : 1)), m_waiting(m_progress, trace), m_kernel_starts_ns(num_devices),
+      m_lane_threads(m_progress.size()) {
 	for(const auto kind : {lane_kind::compute, lane_kind::peer}) {
 		for(std::uint32_t d = 0; d < num_devices; ++d) m_classes.push_back({kind, device_id(d), 1, 0, most_shared});
 	}
@@ -113,33 +114,34 @@ void cpu_backend::deallocate(const memory_id memory, void* const address, const 
 
 void cpu_backend::enqueue(const lane_position position, const lane_waits& waits, const std::span<const pull_operation> pulls, const std::size_t size_bytes,
     const reduce_operation& reduce) {
-	auto& progress = m_progress[position.lane];
 	if(!std::all_of(waits.answers.begin(), waits.answers.end(), is_reached)) {
 		std::vector<pull_operation> all;
 		for(const auto& answer : waits.answers) all.push_back({answer, {}, {}, {}});
 		all.insert(all.end(), pulls.begin(), pulls.end());
-		m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, all, [reduce] { carry_out(reduce); });
+		m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, all, [reduce] { celerity::carry_out(reduce); });
 		return;
 	}
-	const auto are_reached = [&](const std::span<const lane_position> positions) {
+	const auto are_complete = [&](const std::span<const lane_position> positions) {
 		return std::all_of(positions.begin(), positions.end(), [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; });
 	};
-	const auto may_begin = [&](const pull_operation& pull) {
-		return (pull.ready.address == nullptr || is_reached(pull.ready)) && are_reached(pull.answer_after);
+	const auto needs_no_flag = [&](const pull_operation& pull) {
+		return (pull.ready.address == nullptr || is_reached(pull.ready)) && are_complete(pull.answer_after);
 	};
-	if(are_reached(waits.positions) && size_bytes <= inline_copy_bytes && progress.completed() + 1 == position.sequence
-	    && std::all_of(pulls.begin(), pulls.end(), may_begin)) {
-		const lane_trace traced(m_trace, position);
-		for(const auto& pull : pulls) {
-			carry_out(pull);
-			if(pull.answer.address != nullptr) m_flags.raise(pull.answer);
-		}
-		carry_out(reduce);
-		traced.end();
-		progress.publish(position.sequence);
-		return;
+	if(size_bytes > inline_copy_bytes || !std::all_of(pulls.begin(), pulls.end(), needs_no_flag)) {
+		m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, pulls, [reduce] { celerity::carry_out(reduce); });
+	} else if(m_waiting.may_begin(position, waits.positions)) {
+		m_waiting.carry_out(position, [&] { carry_out(pulls, reduce); });
+	} else {
+		m_waiting.add(position, waits.positions, [this, all = small_vector<pull_operation, 1>(pulls), reduce] { carry_out(all, reduce); });
 	}
-	m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, pulls, [reduce] { carry_out(reduce); });
+}
+
+void cpu_backend::carry_out(const std::span<const pull_operation> pulls, const reduce_operation& reduce) {
+	for(const auto& pull : pulls) {
+		celerity::carry_out(pull);
+		if(pull.answer.address != nullptr) m_flags.raise(pull.answer);
+	}
+	celerity::carry_out(reduce);
 }
 
 void cpu_backend::enqueue_copy(const lane_position position, const lane_waits& waits, const copy_operation& copy) {
@@ -173,22 +175,15 @@ void cpu_backend::fill(const memory_id /* memory */, void* const address, const 
 }
 
 void cpu_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
-	auto& progress = m_progress[position.lane];
 	auto& own = *m_kernels[launch.instruction->device.value];
 	const auto scratch = own.scratch_for(launch);
-	const auto is_complete = [&](const lane_position& p) { return m_progress[p.lane].completed() >= p.sequence; };
-	if(waits.answers.empty() && std::all_of(waits.positions.begin(), waits.positions.end(), is_complete) && progress.completed() + 1 == position.sequence
-	    && count_items(launch) <= inline_kernel_items) {
-		const lane_trace traced(m_trace, position);
-		own.carry_out(launch, *scratch);
-		traced.end();
-		progress.publish(position.sequence);
-		return;
-	}
+	const bool is_short = waits.answers.empty() && count_items(launch) <= inline_kernel_items;
+	if(is_short && m_waiting.may_begin(position, waits.positions)) return m_waiting.carry_out(position, [&] { own.carry_out(launch, *scratch); });
+	auto work = [launch = std::move(launch), scratch, &own] { own.carry_out(launch, *scratch); };
+	if(is_short) return m_waiting.add(position, waits.positions, std::move(work));
 	small_vector<pull_operation, 1> answers;
 	for(const auto& answer : waits.answers) answers.push_back({answer, {}, {}, {}});
-	m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, std::span(answers.data(), answers.size()),
-	    [launch = std::move(launch), scratch, &own] { own.carry_out(launch, *scratch); });
+	m_lane_threads[position.lane]->enqueue(position.sequence, waits.positions, std::span(answers.data(), answers.size()), std::move(work));
 }
 
 bool cpu_backend::begin_kernel(const lane_position position, const std::span<const lane_position> waits) {

@@ -22,6 +22,7 @@
 #include "memory/slab_arena.hpp"
 #include "threads/event_count.hpp"
 #include "transfers/flag_memory.hpp"
+#include "waiting_operations.hpp"
 
 namespace celerity {
 
@@ -60,7 +61,10 @@ class cpu_backend final : public backend, public direct_transfers, public kernel
 	void flush() override {}
 	void enqueue_pulls(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls) override;
 
-	std::uint64_t completed(const lane_index lane) override { return m_progress[lane].completed(); }
+	std::uint64_t completed(const lane_index lane) override {
+		m_waiting.carry_out(lane);
+		return m_progress[lane].completed();
+	}
 	void cancel() override;
 	void stop() override;
 	bool release() override;
@@ -74,6 +78,7 @@ class cpu_backend final : public backend, public direct_transfers, public kernel
 	// lanes of all devices, the pull lane of the host: one lane each.
 	std::vector<lane_class> m_classes;
 	std::vector<lane_progress> m_progress;
+	waiting_operations m_waiting;
 	std::vector<std::int64_t> m_kernel_starts_ns; ///< by device, of the kernel that runs; with a timeline
 	flag_board m_flags;
 	std::vector<std::unique_ptr<kernel_workshop>> m_kernels; // by device
@@ -91,6 +96,8 @@ class cpu_backend final : public backend, public direct_transfers, public kernel
 	/// `size_bytes` is a measure of the work.
 	void enqueue(lane_position position, const lane_waits& waits, std::span<const pull_operation> pulls, std::size_t size_bytes,
 	    const reduce_operation& reduce = {});
+	/// Pulls whose flags are reached.
+	void carry_out(std::span<const pull_operation> pulls, const reduce_operation& reduce);
 	void listen(void* own_flags);
 };
 

@@ -28,5 +28,5 @@ def test_only_a_module_that_is_loaded_is_asked() -> None:
 def test_handles_of_another_size_and_too_few_tags_are_refused() -> None:
     with pytest.raises(ValueError, match="handles of MPI have 4 or 8 bytes, not 16"):
         make_port(_native.__file__, handle_bytes=16)
-    with pytest.raises(ValueError, match="three tags"):
-        make_port(_native.__file__, largest_tag=1)
+    with pytest.raises(ValueError, match="four tags"):
+        make_port(_native.__file__, largest_tag=2)
