@@ -120,6 +120,7 @@ class fused_kernel final : public native_kernel {
 	/// Throws std::invalid_argument.
 	fused_kernel(std::vector<fused_memory> memories, std::vector<fused_structure> structures, std::vector<fused_chunk> chunks);
 
+	const fused_kernel* as_fused() const override { return this; }
 	/// Throws std::logic_error if it was made for other chunks.
 	const fused_chunk& find(const box& chunk) const;
 	const fused_structure& structure_of(const fused_chunk& chunk) const { return m_structures[chunk.structure]; }

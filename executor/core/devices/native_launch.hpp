@@ -16,6 +16,8 @@
 
 namespace celerity {
 
+class fused_kernel;
+
 /// A kernel, compiled for all devices of this rank. Each backend has its own subclass.
 class native_kernel {
   public:
@@ -23,6 +25,9 @@ class native_kernel {
 	native_kernel(const native_kernel&) = delete;
 	native_kernel& operator=(const native_kernel&) = delete;
 	virtual ~native_kernel() = default;
+
+	/// Null for others. Each launch asks: a dynamic_cast would compare names of types.
+	virtual const fused_kernel* as_fused() const { return nullptr; }
 };
 
 /// The launch of a submission, without its chunks.

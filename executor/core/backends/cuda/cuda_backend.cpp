@@ -184,7 +184,8 @@ void cuda_backend::end_kernel(const lane_position position) {
 }
 
 void cuda_backend::enqueue_launch(const lane_position position, const lane_waits& waits, launch_operation&& launch) {
-	if(static_cast<const cuda_function&>(*launch.launch->kernel).checks_bounds()) {
+	const auto& kernel = *launch.launch->kernel;
+	if(kernel.as_fused() == nullptr && static_cast<const cuda_function&>(kernel).checks_bounds()) {
 		auto* const report = take_report();
 		m_checked.push_back({position, launch.instruction, report});
 		launch.violation = report;

@@ -151,7 +151,7 @@ void cuda_issuer::issue_passes(cuda_lane& lane, const launch_operation& launch, 
 }
 
 void cuda_issuer::issue_on(cuda_lane& lane, const launch_operation& launch) {
-	if(const auto* const fused = dynamic_cast<const fused_kernel*>(launch.launch->kernel.get())) return issue_passes(lane, launch, *fused);
+	if(const auto* const fused = launch.launch->kernel->as_fused()) return issue_passes(lane, launch, *fused);
 	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {
