@@ -31,7 +31,8 @@ from pathlib import PurePosixPath
 # Exchanges of names take 20 lines of celerity_py, and the refusal of snapshots on other hosts 10.
 # The thread of a short kernel carries out the executor's loop, and short operations wait without a thread: 225 lines of
 # the executor, for a tenth of the switches between threads. Small messages travel with their pilots in 155 lines.
-BUDGETS = {"scheduler": 9660, "executor": 15560, "celerity_py": 30640}
+# Batches of plain loops, as graphs, take 220 lines of the scheduler, 145 of the executor, and 40 that bind tests.
+BUDGETS = {"scheduler": 9890, "executor": 15705, "celerity_py": 30680}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

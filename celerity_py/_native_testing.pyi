@@ -61,7 +61,14 @@ class GraphContext:
     The graphs of one rank, generated step by step on the calling thread and recorded.
     """
 
-    def __init__(self, planning: celerity_py._native.PlanningSettings, validates: bool = True) -> None: ...
+    def __init__(self, planning: celerity_py._native.PlanningSettings, validates: bool = True, batch_seed: int = 0) -> None:
+        """
+        With a seed, batches of plain loops are collected for times that are drawn.
+        """
+
+    @property
+    def batched_periods(self) -> int:
+        """Of plain loops, in batches that devices may carry out as graphs."""
 
     def create_buffer(self, info: celerity_py._native.BufferInfo) -> int: ...
 

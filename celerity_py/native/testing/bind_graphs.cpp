@@ -9,13 +9,17 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph_records.hpp"
 #include "look_up.hpp"
 #include "named_tuple.hpp"
+#include "scheduler/core/base/ensure.hpp"
 #include "scheduler/core/graphs/cut_choice.hpp"
 #include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 #include "submit/task_building.hpp"
@@ -30,8 +34,9 @@ namespace {
 /// One rank's pipeline, driven by hand. Each event is followed by validate(), which looks at all buffers, unless costs are measured.
 class graph_context final : public instruction_sink {
   public:
-	graph_context(const pipeline_settings& settings, const bool validates)
-	    : m_validates(validates), m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
+	graph_context(const pipeline_settings& settings, const bool validates, const std::uint32_t batch_seed)
+	    : m_validates(validates), m_batch_seed(batch_seed), m_random(batch_seed),
+	      m_partition{settings.capabilities.num_ranks, settings.capabilities.local_rank, settings.capabilities.num_devices},
 	      m_pipeline(settings, *this,
 	          pipeline_observers{[this](task_record&& r) { m_tasks.push_back(std::move(r)); },
 	              [this](command_record&& r) { m_commands.push_back(std::move(r)); }, {},
@@ -42,8 +47,13 @@ class graph_context final : public instruction_sink {
 
 	void submit(instruction_batch&& batch) override {
 		m_instructions.insert(m_instructions.end(), batch.instructions.begin(), batch.instructions.end());
-		if(batch.replayed != nullptr) ++m_replayed[batch.replayed];
+		if(batch.replayed == nullptr) return;
+		++m_replayed[batch.replayed];
+		if(batch.loop == nullptr) return;
+		note_shape(batch);
+		if(m_random() % 200 == 0) batch.loop->is_refused = true;
 	}
+	bool takes_periods() const override { return m_batch_seed > 0; }
 
 	std::uint64_t create_buffer(buffer_info info) {
 		info.id = buffer_id(++m_last_buffer);
@@ -87,6 +97,7 @@ class graph_context final : public instruction_sink {
 	const scheduling_pipeline& pipeline() const { return m_pipeline; }
 	std::uint64_t next_submission() const { return m_last_submission + 1; }
 
+	std::uint64_t num_periods() const { return m_num_periods; }
 	std::vector<std::uint64_t> replayed_batches() const {
 		std::vector<std::uint64_t> counts;
 		for(const auto& [identity, count] : m_replayed) counts.push_back(count);
@@ -99,9 +110,33 @@ class graph_context final : public instruction_sink {
 	nb::object take_notices() { return to_named(std::exchange(m_notices, {})); }
 
   private:
+	/// Of an instruction of a period of a plain loop: its kind, and its dependencies within the period, relative to it.
+	using shape = std::pair<std::size_t, std::vector<std::uint64_t>>;
+
 	void check() {
-		m_pipeline.release();
+		const auto choice = m_batch_seed > 0 ? m_random() % 32 : 0; // as if the scheduler held the batch for some time
+		if(choice == 0) m_pipeline.release();
+		if(choice < 8) m_pipeline.batches().release_whole();
 		if(m_validates) m_pipeline.validate();
+	}
+	void note_shape(const instruction_batch& batch) {
+		const auto size = batch.instructions.size() / batch.num_periods;
+		ensure(batch.instructions.size() % batch.num_periods == 0, "a batch of a loop has whole periods");
+		auto& known = m_shapes[batch.replayed];
+		for(std::size_t i = 0; i < batch.instructions.size(); ++i) {
+			const auto& item = *batch.instructions[i];
+			ensure(item.id.value == batch.instructions.front()->id.value + i, "a batch of a loop has consecutive ids");
+			ensure(!std::holds_alternative<fence_instruction>(item.operation) && !std::holds_alternative<epoch_instruction>(item.operation),
+			    "no batch of a loop holds back what the program waits for");
+			shape made{item.operation.index(), {}};
+			for(const auto on : item.dependencies) {
+				if(item.id.value - on.value <= i % size) made.second.push_back(item.id.value - on.value);
+			}
+			if(known.size() < size) known.push_back(made);
+			ensure(known[i % size] == made, "the periods of a loop have the same shape");
+		}
+		ensure(known.size() == size, "the periods of a loop have the same size");
+		m_num_periods += batch.num_periods;
 	}
 	template <typename Record>
 	static nb::list take(std::vector<Record>& records) {
@@ -112,6 +147,10 @@ class graph_context final : public instruction_sink {
 	}
 
 	bool m_validates;
+	std::uint32_t m_batch_seed; ///< 0: everything is handed over at once
+	std::minstd_rand m_random;
+	std::unordered_map<std::shared_ptr<const void>, std::vector<shape>> m_shapes; ///< of periods of plain loops
+	std::uint64_t m_num_periods = 0;
 	partition m_partition;
 	std::vector<task_record> m_tasks;
 	std::vector<command_record> m_commands;
@@ -133,7 +172,9 @@ void bind_graphs(nb::module_& m) {
 	nb::class_<recorded_program>(m, "RecordedProgram", "Tasks that GraphContext.replay repeats.")
 	    .def(nb::new_([](const std::vector<task>& tasks) { return std::make_shared<recorded_program>(tasks); }), "tasks"_a);
 	nb::class_<graph_context>(m, "GraphContext", "The graphs of one rank, generated step by step on the calling thread and recorded.")
-	    .def(nb::init<const pipeline_settings&, bool>(), "planning"_a, "validates"_a = true)
+	    .def(nb::init<const pipeline_settings&, bool, std::uint32_t>(), "planning"_a, "validates"_a = true, "batch_seed"_a = 0,
+	        "With a seed, batches of plain loops are collected for times that are drawn.")
+	    .def_prop_ro("batched_periods", &graph_context::num_periods, "Of plain loops, in batches that devices may carry out as graphs.")
 	    .def("create_buffer", &graph_context::create_buffer, "info"_a)
 	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
 	    .def(

@@ -66,6 +66,19 @@ struct graph_operation {
 	std::vector<graph_put> puts{};          ///< with some of the flags that it raises
 	std::vector<graph_arrival> arrivals{};   ///< of each copy, in their order, or of none
 	std::vector<memory_id> origins{};        ///< of each copy within the rank, in their order: the memory of its source
+	std::optional<std::uint32_t> changeable{}; ///< of a kernel that later launches of the graph may get with other scalars: its number for these
+};
+
+/// A kernel of a graph from the next launch on. It differs from the first one by nothing but scalars.
+struct changed_kernel {
+	std::uint32_t number = 0; ///< as graph_operation::changeable
+	launch_operation launch;
+};
+
+/// What may differ from one launch of a graph to the next.
+struct graph_values {
+	std::span<const graph_flag> flags; ///< with other ranks
+	std::vector<changed_kernel> kernels;
 };
 
 /// None of a kernel or a reduction.
@@ -91,9 +104,9 @@ class graph_devices {
 	virtual bool exchange() const = 0;
 	/// The operations and their memory stay as they are for as long as the graph is used. No launch checks bounds.
 	virtual std::unique_ptr<operation_graph> make(std::span<const graph_operation> operations, std::size_t num_flags) = 0;
-	/// On a lane of any device of the graph. The graph outlives the completion of the position. `flags` are those of this launch. Not before the latest launch
-	/// with flags is complete, unless a wait sees to that.
-	virtual void enqueue(lane_position position, const lane_waits& waits, operation_graph& graph, std::span<const graph_flag> flags) = 0;
+	/// On a lane of any device of the graph. The graph outlives the completion of the position. Not before the latest launch with flags is complete, unless a
+	/// wait sees to that.
+	virtual void enqueue(lane_position position, const lane_waits& waits, operation_graph& graph, graph_values&& values) = 0;
 
   protected:
 	~graph_devices() = default;

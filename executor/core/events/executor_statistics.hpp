@@ -46,6 +46,8 @@ struct executor_statistics {
 	std::uint64_t issued_early = 0;                    ///< to a lane before all predecessors were complete
 	std::uint64_t lane_waits = 0;                      ///< cross-lane waits that the engine asked for
 	std::uint64_t graph_runs = 0;                      ///< complete; their instructions count one by one
+	std::uint64_t graph_instructions = 0;              ///< of these
+	std::uint64_t changed_kernels = 0;                 ///< of graphs, which got other scalars than at the launch before
 	std::map<std::string, std::uint64_t> driver_calls; ///< of this process, by function, where the devices have a driver
 	std::vector<multiprocessor_parts> multiprocessors; ///< by device; empty if no queue has a share
 	std::vector<memory_usage> memories;                ///< by memory_id
@@ -54,7 +56,7 @@ struct executor_statistics {
 	double starved_seconds = 0; ///< nothing in flight while the scheduler was at work
 	double idle_seconds = 0;
 	CELERITY_FIELDS(instructions, instructions_by_priority, copies, copied_bytes, sent_bytes, received_bytes, batches, issued_early, lane_waits, graph_runs,
-	    driver_calls, multiprocessors, memories, allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
+	    graph_instructions, changed_kernels, driver_calls, multiprocessors, memories, allocations_by_buffer, busy_seconds, starved_seconds, idle_seconds)
 
 	/// A program may make buffers for ever: the oldest of `most_counted` entries makes room.
 	void count_allocation(const buffer_id buffer, const memory_id memory) {

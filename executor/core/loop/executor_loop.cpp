@@ -74,6 +74,19 @@ void issue_one(const executor_state& state, dispatcher& dispatcher, graph_runs& 
 	runs.issue(item, dispatcher.waits_of(item));
 }
 
+/// For a timeline or a profiler, too.
+void issue_observed(const executor_state& state, dispatcher& dispatcher, graph_runs& runs, const issue& item) {
+	const std::int64_t start_ns = state.trace != nullptr ? now_ns() : 0;
+	const profiler_range range(state.options.ranges.get(), [&](const profiler_ranges& ranges) {
+		if(item.num_ids == 1) return name_for_profiler(*item.payload, ranges);
+		const auto& instructions = runs.find(item.id).instructions;
+		const auto first = label(instructions.front()->key.task);
+		return first + " to " + label(instructions.back()->key.task) + ": " + std::to_string(instructions.size()) + " instructions as graphs";
+	});
+	issue_one(state, dispatcher, runs, item);
+	if(state.trace != nullptr) trace_issue(*state.trace, item, state.allocations, start_ns);
+}
+
 } // namespace
 
 executor_loop::executor_loop(const executor_options& options)
@@ -265,7 +278,7 @@ int executor_loop::issue_ready() {
 		if(!m_state.engine.next(item, stamp)) break;
 		m_state.current = item.payload;
 		if(m_is_observed) {
-			issue_observed(item);
+			issue_observed(m_state, m_dispatcher, m_runs, item);
 		} else {
 			issue_one(m_state, m_dispatcher, m_runs, item);
 		}
@@ -278,18 +291,6 @@ int executor_loop::issue_ready() {
 	m_state.current = nullptr;
 	if(num_issued > 0) complete_done();
 	return num_issued;
-}
-
-void executor_loop::issue_observed(const issue& item) {
-	const std::int64_t start_ns = m_state.trace != nullptr ? now_ns() : 0;
-	const profiler_range range(m_state.options.ranges.get(), [&](const profiler_ranges& ranges) {
-		if(item.num_ids == 1) return name_for_profiler(*item.payload, ranges);
-		const auto& instructions = m_runs.find(item.id).instructions;
-		const auto first = label(instructions.front()->key.task);
-		return first + " to " + label(instructions.back()->key.task) + ": " + std::to_string(instructions.size()) + " instructions as graphs";
-	});
-	issue_one(m_state, m_dispatcher, m_runs, item);
-	if(m_state.trace != nullptr) trace_issue(*m_state.trace, item, m_state.allocations, start_ns);
 }
 
 // Work of a higher queue may have come or become ready, or a thread may wait for an event, while instructions of lower queues are issued.

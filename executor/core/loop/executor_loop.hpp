@@ -69,6 +69,7 @@ class executor_loop final : public instruction_sink {
 		return m_loads.has_at_most(queue, most, num_handed_over);
 	}
 	bool is_idle(std::uint64_t num_handed_over) override;
+	bool takes_periods() const override { return m_runs.are_possible(); }
 	/// Whether the executor thread knows the first `num_handed_over` instructions, and none that needs a lane of a device is left. Any thread.
 	bool has_empty_lanes(std::uint64_t num_handed_over);
 	/// For the accounting of idle time: whether the scheduler has something to do.
@@ -155,8 +156,6 @@ class executor_loop final : public instruction_sink {
 	/// Up to these positions. False if there are none.
 	bool complete_lanes(std::span<const lane_position> progressed);
 	int issue_ready();
-	/// For a timeline or a profiler, too.
-	void issue_observed(const issue& item);
 	/// Between two instructions of several queues. `seen`: the count of `m_wake_up` at the last look.
 	bool must_look_around(const issue& issued, std::uint64_t seen);
 	void complete_done();

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "dispatch/instruction_facts.hpp"
+#include "dispatch/operations.hpp"
 
 namespace celerity {
 
@@ -32,7 +33,8 @@ bool graph_runs::are_possible() const {
 // ---- from batches to runs ---------------------------------------------------------------------------------------------------------
 
 bool graph_runs::take(const instruction_batch& batch) {
-	const bool runs_as_graphs = are_possible() && m_graphs.is_eligible(batch, m_state.rules);
+	const bool runs_as_graphs =
+	    are_possible() && m_graphs.is_eligible(batch, m_state.rules) && (batch.loop == nullptr || m_graphs.has_known_kernels(batch, m_state.launches));
 	const bool must_wait = m_state.transfers.direct().has_peers() && (runs_as_graphs || m_graphs.has_unmade_run());
 	if(!m_staged.empty() || must_wait) {
 		m_staged.push_back({batch, runs_as_graphs});
@@ -212,10 +214,27 @@ std::vector<begun_step> graph_runs::begin_run(const graph_run& run) {
 	return begun;
 }
 
+// Kernels of a loop may have other scalars each time. The graph is told of those that differ from the run before.
+void graph_runs::note_scalars(const graph_run& run, graph_values& values) {
+	auto& graph = *run.graph;
+	graph.scalars.resize(graph.steps.size());
+	for(std::uint32_t i = 0; i < graph.steps.size(); ++i) {
+		const auto* const kernel = std::get_if<device_kernel_instruction>(&run.instructions[graph.steps[i].place]->operation);
+		if(kernel == nullptr) continue;
+		const auto& launch = *m_state.launches.find(kernel->submission);
+		if(launch.scalars == graph.scalars[i]) continue;
+		graph.scalars[i] = launch.scalars;
+		if(graph.operations != nullptr) values.kernels.push_back({i, operation_of(m_state.allocations, *kernel, launch)});
+	}
+	m_state.statistics.changed_kernels += values.kernels.size();
+}
+
 void graph_runs::issue(const celerity::issue& item, const lane_waits& waits) {
 	const auto& run = m_graphs.find(item.id);
 	auto& graph = *run.graph;
 	const auto begun = begin_run(run);
+	graph_values values;
+	if(run.is_of_loop) note_scalars(run, values);
 	if(graph.operations == nullptr) {
 		graph.operations = m_state.graphs->make(operations_of(run, begun, m_state.allocations, m_state.launches), m_flags.size());
 		graph.fetched.clear();
@@ -226,7 +245,8 @@ void graph_runs::issue(const celerity::issue& item, const lane_waits& waits) {
 			}
 		}
 	}
-	m_state.graphs->enqueue({item.lane, item.sequence}, waits, *graph.operations, m_flags);
+	values.flags = m_flags;
+	m_state.graphs->enqueue({item.lane, item.sequence}, waits, *graph.operations, std::move(values));
 }
 
 } // namespace celerity

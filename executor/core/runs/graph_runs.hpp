@@ -39,6 +39,8 @@ class graph_runs {
 	graph_runs(const graph_runs&) = delete;
 	graph_runs& operator=(const graph_runs&) = delete;
 
+	/// Whether periods may run as graphs; once direct transfers have started.
+	bool are_possible() const;
 	/// Takes a batch that runs as graphs, or that has to wait behind one that does. Otherwise false.
 	bool take(const instruction_batch& batch);
 	/// Lets the engine issue the transfers that peers have announced.
@@ -75,13 +77,12 @@ class graph_runs {
 	event_count::clock::time_point m_staged_until{};           ///< so long the first batch waits for more periods; 0: it does not
 	std::vector<graph_flag> m_flags;                           ///< of the latest run
 
-	/// Whether periods of replays may run as graphs; once direct transfers have started.
-	bool are_possible() const;
 	void release(const released_instruction& released);
 	/// Of the first staged batch, now. Of size 0: none yet, or the batch does not run as graphs.
 	batch_part part_to_run(staged_batch& staged);
 	bool fetches_as_before(const batch_part& part, const period_graph& graph) const;
 	std::vector<begun_step> begin_run(const graph_run& run);
+	void note_scalars(const graph_run& run, graph_values& values);
 };
 
 } // namespace celerity

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -26,6 +27,8 @@ constexpr std::size_t most_undivided = 256;
 constexpr std::size_t most_in_segment = 192; ///< on average; half of that at least
 /// The first segment is so many times shorter, as the devices wait for it.
 constexpr std::size_t first_divisor = 4;
+/// Batches of a plain loop whose kernels are others than before, until no graph carries them out any more.
+constexpr unsigned most_misfits = 4;
 /// Of numbers of periods per template; segments of a period count as one.
 constexpr std::size_t most_graphs = 32;
 constexpr std::size_t most_in_graphs = most_graphs * most_instructions;
@@ -177,6 +180,7 @@ void period_graph::add_counts(executor_statistics& sums) const {
 	add(sums.copies, counts.copies);
 	add(sums.copied_bytes, counts.copied_bytes);
 	++sums.graph_runs;
+	sums.graph_instructions += std::accumulate(counts.instructions.begin(), counts.instructions.end(), std::uint64_t{0});
 }
 
 void period_graphs::forget_dead_templates() {
@@ -199,11 +203,36 @@ bool period_graphs::is_eligible(const instruction_batch& batch, const request_ru
 	auto segment_ends = divide(period);
 	const bool is_eligible = can_be_graphs(period, segment_ends, rules);
 	m_templates.push_back({batch.replayed, batch.replayed.get(), is_eligible, std::move(segment_ends)});
+	if(!is_eligible) forbid(batch);
 	return is_eligible;
+}
+
+bool period_graphs::has_known_kernels(const instruction_batch& batch, const launch_table& launches) {
+	auto& known = *std::find_if(m_templates.begin(), m_templates.end(), [&](const known_template& entry) { return entry.address == batch.replayed.get(); });
+	const auto period_size = batch.instructions.size() / batch.num_periods;
+	const auto launch_at = [&](const std::size_t i) -> const native_launch* {
+		const auto* const kernel = std::get_if<device_kernel_instruction>(&batch.instructions[i]->operation);
+		return kernel != nullptr ? launches.find(kernel->submission) : nullptr;
+	};
+	if(known.kernels.empty()) {
+		for(std::size_t i = 0; i < period_size; ++i) {
+			if(const auto* const launch = launch_at(i); launch != nullptr) known.kernels.push_back({i, launch->kernel, launch->space});
+		}
+	}
+	for(std::size_t first = 0; first < batch.instructions.size(); first += period_size) {
+		for(const auto& [place, kernel, space] : known.kernels) {
+			const auto* const launch = launch_at(first + place);
+			if(launch != nullptr && launch->kernel == kernel && launch->space == space) continue;
+			if(++known.num_misfits == most_misfits) forbid(batch);
+			return false;
+		}
+	}
+	return true;
 }
 
 void period_graphs::forbid(const instruction_batch& batch) {
 	for(auto& known : m_templates) known.is_eligible = known.is_eligible && known.address != batch.replayed.get();
+	if(batch.loop != nullptr) batch.loop->is_refused.store(true, std::memory_order_relaxed);
 }
 
 batch_part period_graphs::part_from(const instruction_batch& batch, const std::size_t first) const {
@@ -256,7 +285,8 @@ void period_graphs::make_room(const std::size_t num_graphs, const std::size_t nu
 issue_request period_graphs::add_run(const batch_part& part, const request_rules& rules) {
 	const auto items = part.instructions();
 	if(items.back()->id.value - items.front()->id.value + 1 != items.size()) throw std::logic_error("a replayed period has ids with gaps");
-	auto& graph = *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(part, rules)}).first->second.graph;
+	auto& graph =
+	    *m_runs.emplace(items.front()->id, graph_run{{items.begin(), items.end()}, graph_of(part, rules), part.batch.loop != nullptr}).first->second.graph;
 
 	m_dependencies.clear();
 	for(const auto place : graph.entrances) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "devices/graph_devices.hpp"
+#include "devices/native_launch.hpp"
 #include "engine/out_of_order_engine.hpp"
 #include "dispatch/issue_requests.hpp"
 #include "events/executor_statistics.hpp"
@@ -42,6 +43,7 @@ struct period_graph {
 	bool has_transfers = false;                  ///< with other ranks
 	instruction_id latest_run;
 	std::unique_ptr<operation_graph> operations; ///< null until the first run is issued
+	std::vector<std::vector<std::byte>> scalars; ///< of a plain loop: by step, those of the kernels in `operations`
 	/// The places in the memory of other ranks out of which the operations fetch, and the boxes there.
 	struct fetched_part {
 		const void* source = nullptr;
@@ -57,6 +59,7 @@ struct period_graph {
 struct graph_run {
 	std::vector<const instruction*> instructions;
 	std::shared_ptr<period_graph> graph;
+	bool is_of_loop = false; ///< scalars of its kernels may differ from those of other runs
 };
 
 /// Some of the periods in a batch, or a segment of one of them.
@@ -75,6 +78,9 @@ class period_graphs {
   public:
 	/// Whether graphs can carry out the batch, or any part of it.
 	bool is_eligible(const instruction_batch& batch, const request_rules& rules);
+	/// Of an eligible batch of a plain loop: whether its kernels differ from those of the first batch by nothing but scalars. If they do not several times, no
+	/// graph carries out later batches.
+	bool has_known_kernels(const instruction_batch& batch, const launch_table& launches);
 	/// No graph carries out later batches of the same template.
 	void forbid(const instruction_batch& batch);
 	/// Whether each run of the batch is a segment of a period. The batch has been eligible.
@@ -95,12 +101,19 @@ class period_graphs {
 	}
 
   private:
+	struct known_kernel {
+		std::size_t place = 0; ///< in the period
+		std::shared_ptr<const native_kernel> kernel;
+		box space;
+	};
 	/// A template of the scheduler.
 	struct known_template {
 		std::weak_ptr<const void> identity;
 		const void* address = nullptr; ///< of the template, which may be gone
 		bool is_eligible = false;
 		std::vector<std::size_t> segment_ends; ///< in a period; one if that is not divided
+		std::vector<known_kernel> kernels{};   ///< of a plain loop, as those of its first batch were
+		unsigned num_misfits = 0;              ///< batches with other kernels
 	};
 	/// The graphs of a template for one number of periods, or for the segments of a period. The segments follow each other, so that all of them stay or go.
 	struct cached_graphs {

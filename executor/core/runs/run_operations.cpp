@@ -102,6 +102,7 @@ std::vector<graph_operation> operations_of(const graph_run& run, const std::span
 			               launch.queue = queue_priority_of(item.priority);
 			               operation.what = std::move(launch);
 			               operation.is_urgent = kernel.is_border;
+			               if(run.is_of_loop) operation.changeable = step;
 		               },
 		               [&](const reduce_instruction& reduce) {
 			               operation.what = operation_of(allocations, reduce);

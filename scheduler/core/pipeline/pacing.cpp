@@ -60,7 +60,7 @@ bool pacing::is_short_of_work(const queue_priority queue, const std::uint64_t ha
 pacing::submit_limits pacing::limits_of(const queue_priority queue, const bool is_replay) const {
 	if(queue > 0) return {{4, 4}, {3, 3}};
 	const bool is_alone = !are_several(m_queues.load(std::memory_order_relaxed)) && !m_is_throttled.load(std::memory_order_relaxed);
-	if(is_replay && is_alone) return {{4, 2}, {4, 2}};
+	if((is_replay || m_is_collecting.load(std::memory_order_relaxed)) && is_alone) return {{4, 2}, {4, 2}};
 	return {{2, 2}, {1, 1}};
 }
 
@@ -72,7 +72,7 @@ bool pacing::may_submit(const queue_priority queue, const bool is_replay) const 
 
 bool pacing::throttle(const std::chrono::milliseconds limit, const queue_priority queue, const bool is_replay) {
 	if(may_submit(queue, is_replay)) return true;
-	const bool must_fall_to_half = queue == 0 && !is_replay;
+	const bool must_fall_to_half = queue == 0 && !is_replay && !m_is_collecting.load(std::memory_order_relaxed);
 	if(must_fall_to_half) m_is_throttled = true;
 	const auto may_go_on = [&] { return m_contents.has_room() && (!is_behind_by(limits_of(queue, is_replay).go_on) || is_short_of_work(queue, 1)); };
 	const bool done = wait(limit, may_go_on, true);

@@ -62,6 +62,8 @@ class pacing {
 	void note_accounted();
 	/// What the run keeps for work that is held back or not executed.
 	kept_contents& contents() { return m_contents; }
+	/// Whether devices carry out the present loop of submits as graphs: submits then have the limits of replays.
+	void set_collecting(const bool is_collecting) { m_is_collecting.store(is_collecting, std::memory_order_relaxed); }
 	/// The executor has freed so many bytes.
 	void note_freed(std::uint64_t bytes);
 	/// The executor has passed one more horizon.
@@ -105,7 +107,8 @@ class pacing {
 	std::atomic<std::uint64_t> m_executed_horizons{0};
 	std::atomic<int> m_num_waiters{0};
 	std::atomic<bool> m_is_released{false};
-	std::atomic<bool> m_is_throttled{false}; ///< a submit that is no replay waits, of a queue without a priority
+	std::atomic<bool> m_is_throttled{false}; ///< a submit that is no replay and in no collected loop waits, of a queue without a priority
+	std::atomic<bool> m_is_collecting{false};
 	std::atomic<queue_set> m_queues{0}; ///< those that were announced
 	std::array<newest_task, max_queue_priority + 1> m_newest;
 

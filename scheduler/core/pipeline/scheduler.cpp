@@ -203,8 +203,9 @@ void scheduler::run() {
 	try {
 		scheduling_pipeline pipeline(m_settings.pipeline, m_sink, make_observers());
 		std::vector<event> events;
+		batch_hold hold;
 		auto idle_since = clock::now();
-		while(take_input(events, pipeline)) {
+		while(take_input(events, pipeline, hold)) {
 			const auto busy_since = clock::now();
 			for(auto& e : events) {
 				if(m_settings.trace == nullptr) {
@@ -213,7 +214,8 @@ void scheduler::run() {
 					handle_traced(pipeline, std::move(e));
 				}
 			}
-			pipeline.release();
+			hold.look(pipeline.batches(), m_pace);
+			m_pace.set_collecting(pipeline.batches().is_collecting());
 			flush_if_no_room(pipeline);
 			finish_replay_without_input(pipeline);
 			const auto busy_until = clock::now();
@@ -222,6 +224,7 @@ void scheduler::run() {
 				m_statistics.counts = pipeline.counts();
 				m_statistics.idle_s += seconds(busy_since - idle_since);
 				m_statistics.busy_s += seconds(busy_until - busy_since);
+				m_statistics.held_s = seconds(hold.held());
 			}
 			m_pace.note_accounted();
 			idle_since = busy_until;
@@ -245,9 +248,13 @@ void scheduler::flush_if_no_room(scheduling_pipeline& pipeline) {
 	handle(pipeline, flush_event{});
 }
 
-void scheduler::sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipeline& pipeline) {
+void scheduler::sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipeline& pipeline, const batch_hold& hold) {
 	m_is_sleeping = true;
 	const auto is_awake = [this] { return !m_is_sleeping || !m_input.empty() || m_is_stopping; };
+	if(hold.is_holding()) {
+		m_wake.wait_until(lock, hold.until());
+		return;
+	}
 	if(!pipeline.is_holding_back() || m_settings.pipeline.lookahead != lookahead_mode::automatic) return m_wake.wait(lock);
 	if(m_wake.wait_for(lock, longest_pause) == std::cv_status::no_timeout || is_awake()) return;
 	lock.unlock(); // the sink has a lock of its own
@@ -258,23 +265,25 @@ void scheduler::sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipel
 	m_pace.note_pushed(1);
 }
 
-bool scheduler::take_input(std::vector<event>& out, const scheduling_pipeline& pipeline) {
+bool scheduler::take_input(std::vector<event>& out, const scheduling_pipeline& pipeline, const batch_hold& hold) {
 	for(int i = 0; i < polls_before_sleep && !m_has_input.load(std::memory_order_acquire); ++i) std::this_thread::yield();
 	std::unique_lock lock(m_mutex);
-	const auto is_ready = [this] { return (!m_input.empty() && !m_is_paused) || m_is_stopping; };
+	const auto must_look = [&] { return hold.is_holding() && clock::now() >= hold.until(); };
+	const auto is_ready = [&] { return (!m_input.empty() && !m_is_paused) || m_is_stopping || must_look(); };
 	if(!is_ready()) {
-		if(m_on_busy && !pipeline.is_holding_back()) m_on_busy(false); // an executor that runs dry behind lookahead is starving
+		if(m_on_busy && !pipeline.is_holding_back() && !hold.is_holding()) m_on_busy(false); // an executor that runs dry behind lookahead is starving
 		if(m_settings.idle_spin.count() > 0) {
 			lock.unlock();
 			const auto spin_until = clock::now() + m_settings.idle_spin;
-			while(!m_has_input.load(std::memory_order_acquire) && clock::now() < spin_until) std::this_thread::yield();
+			while(!m_has_input.load(std::memory_order_acquire) && clock::now() < spin_until && !must_look()) std::this_thread::yield();
 			lock.lock();
 		}
-		while(!is_ready()) sleep(lock, pipeline);
+		while(!is_ready()) sleep(lock, pipeline, hold);
 		m_is_sleeping = false;
 		if(m_on_busy) m_on_busy(true);
 	}
-	if(m_input.empty()) return false; // stopping, and everything is done
+	if(m_input.empty()) return !m_is_stopping; // then everything is done
+	if(m_is_paused && !m_is_stopping) return true; // woken for what is held
 	out.swap(m_input);
 	m_has_input.store(false, std::memory_order_relaxed);
 	return true;

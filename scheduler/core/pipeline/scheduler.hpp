@@ -20,6 +20,7 @@
 #include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
 #include "graphs/cut_choice.hpp"
+#include "batch_hold.hpp"
 #include "graph_log.hpp"
 #include "pacing.hpp"
 #include "plan_totals.hpp"
@@ -44,9 +45,10 @@ struct scheduler_statistics {
 	pipeline_counts counts;
 	double busy_s = 0;
 	double idle_s = 0;
+	double held_s = 0; ///< while instructions of a plain loop waited for more of them
 	std::uint64_t released_horizons = 0;
 	std::uint64_t executed_horizons = 0;
-	CELERITY_FIELDS(counts, busy_s, idle_s, released_horizons, executed_horizons)
+	CELERITY_FIELDS(counts, busy_s, idle_s, held_s, released_horizons, executed_horizons)
 };
 
 /// Owns the pipeline and its thread. `submit` and `create_buffer` belong to one application thread at a time; `pace`, `notify_reached` and `destroy_buffer`
@@ -191,9 +193,9 @@ class scheduler {
 	template <typename Event>
 	std::uint64_t push(Event&& e, std::uint64_t num_events = 1);
 	void run();
-	bool take_input(std::vector<event>& out, const scheduling_pipeline& pipeline);
+	bool take_input(std::vector<event>& out, const scheduling_pipeline& pipeline, const batch_hold& hold);
 	/// Until there may be input. Adds a flush to the input if the program has submitted nothing for a while, commands are held back, and nothing is executed.
-	void sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipeline& pipeline);
+	void sleep(std::unique_lock<std::mutex>& lock, const scheduling_pipeline& pipeline, const batch_hold& hold);
 	/// A submit must not wait for commands that are held back until a later submit comes.
 	void flush_if_no_room(scheduling_pipeline& pipeline);
 	void note_planned(const scheduling_pipeline& pipeline, std::uint64_t num_events);

@@ -65,7 +65,9 @@ class scheduling_pipeline : private planner {
 		return m_replayer.replay(program, first, repetitions, site, may_leave_rest);
 	}
 	/// Hands all instructions over but those of commands that are held back. To be called when there is no more input at present.
-	void release() { m_loops.release(); }
+	void release() { m_loops.batches().release(); }
+	/// What plain loops hold back of it.
+	loop_batches& batches() { return m_loops.batches(); }
 	/// Compiles everything that is held back.
 	void flush();
 	/// See rank_memory. Hands all instructions over that the answer supposes.

@@ -21,8 +21,6 @@ constexpr std::size_t max_credit = 512 * tasks_per_look;
 /// A longer loop, with a fence or wait in it, is looked for although a shorter one has a template: of at most so many tasks, for at most so many in all.
 constexpr std::size_t max_preferred_period = 256;
 constexpr std::size_t max_loop_hope = 16 * max_preferred_period;
-/// The executor need not wait for more.
-constexpr std::size_t most_kept_back = 256;
 
 bool can_be_leg(const task& submitted) {
 	switch(submitted.kind) {
@@ -58,15 +56,15 @@ bool loop_replayer::repeat(const std::shared_ptr<task>& submitted) {
 	}
 	if(m_log != nullptr) m_log->add_task({known.plan->tasks[known.first_entry + m_next].digest_without_values, submitted}, submitted->id);
 	const auto instructions = known.instructions_of(m_next);
-	m_repeater.repeat(instructions, by, known.settled, submitted->fence_destination, m_repeated);
+	m_repeater.repeat(instructions, by, known.settled, submitted->fence_destination, m_batches.open());
 	count(leg, known.leg_before(m_next));
 	m_stream.add(leg.digest);
+	m_batches.end_leg(known, m_next + 1);
 	if(++m_next == known.legs.size()) {
 		m_next = 0;
 		m_begun = m_begun + known.length();
 		m_templates.back().num_misses = 0;
 	}
-	if(m_repeated.instructions.size() >= most_kept_back) release();
 	return true;
 }
 
@@ -82,14 +80,10 @@ void loop_replayer::count(const loop_leg& leg, const loop_leg& before) {
 	m_progress.released_horizons += num_horizons;
 }
 
-void loop_replayer::release() {
-	if(!m_repeated.empty()) m_sink.submit(std::exchange(m_repeated, instruction_batch{}));
-}
-
 void loop_replayer::catch_up() {
 	const auto known = std::exchange(m_current, nullptr);
 	if(known == nullptr) return;
-	release();
+	m_batches.release();
 	if(const auto by = m_begun - m_known; by != plan_position()) m_graphs.move(by, known->buffers);
 	const auto num_legs = std::exchange(m_next, 0);
 	if(num_legs == 0) return;
@@ -164,6 +158,7 @@ void loop_replayer::begin(const std::size_t place) {
 	std::rotate(it, it + 1, m_templates.end());
 	m_current = m_templates.back().known;
 	m_begun = m_known = m_graphs.position();
+	m_batches.begin(*m_current);
 	m_credit = max_credit;
 	m_is_pausing = false;
 	m_search.restart(0);
@@ -190,7 +185,7 @@ void loop_replayer::validate() const {
 
 loop_replayer::loop_replayer(const bool uses_templates, planner& planner, plan_graphs& graphs, std::shared_ptr<program_log> log, instruction_sink& sink,
     planning_progress& progress)
-    : m_uses_templates(uses_templates), m_planner(planner), m_graphs(graphs), m_log(std::move(log)), m_sink(sink), m_progress(progress), m_repeater(graphs),
-      m_credit(max_credit), m_hope(max_loop_hope) {}
+    : m_uses_templates(uses_templates), m_planner(planner), m_graphs(graphs), m_log(std::move(log)), m_progress(progress), m_repeater(graphs),
+      m_batches(sink, progress), m_credit(max_credit), m_hope(max_loop_hope) {}
 
 } // namespace celerity

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graphs/program_log.hpp"
+#include "loop_batches.hpp"
 #include "loop_search.hpp"
 #include "pipeline_counts.hpp"
 #include "plan_graphs.hpp"
@@ -33,8 +34,8 @@ class loop_replayer {
 
 	/// Plans a submitted task, or repeats a plan.
 	void submit(const std::shared_ptr<task>& submitted);
-	/// Hands the instructions over that have been repeated since the last call.
-	void release();
+	/// The instructions that have been repeated and not handed over.
+	loop_batches& batches() { return m_batches; }
 	/// Something else than a task follows.
 	void leave();
 	/// Throws std::logic_error if the state contradicts itself. For tests.
@@ -63,7 +64,6 @@ class loop_replayer {
 	planner& m_planner;
 	plan_graphs& m_graphs;
 	std::shared_ptr<program_log> m_log;
-	instruction_sink& m_sink;
 	planning_progress& m_progress;
 	plan_repeater m_repeater;
 	task_stream m_stream;
@@ -74,7 +74,7 @@ class loop_replayer {
 	std::size_t m_next = 0;                         ///< the leg of the next task
 	plan_position m_begun;                          ///< of the current period
 	plan_position m_known;                          ///< the graphs know of the time before
-	instruction_batch m_repeated;                   ///< not handed over yet
+	loop_batches m_batches;
 	bool m_is_catching_up = false;
 	std::size_t m_credit; ///< for looks at the state
 	bool m_is_pausing = false;

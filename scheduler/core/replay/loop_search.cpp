@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "base/ensure.hpp"
 
@@ -12,6 +13,10 @@ namespace {
 
 /// As in the search for templates of recordings.
 constexpr std::size_t max_loop_states = 64;
+/// Of a stretch, if the loop is not longer than so many of these.
+constexpr std::size_t most_legs = 64;
+constexpr std::size_t most_stretches = 24; ///< the executor keeps a few more graphs
+constexpr std::size_t fewest_legs = 8;     ///< of the first one
 /// About 25 MB.
 constexpr std::size_t max_searched_instructions = 1U << 17U;
 
@@ -21,6 +26,40 @@ template <typename F>
 void for_each_buffer(const task& node, F&& f) {
 	for(const auto& access : node.accesses) f(access.buffer);
 	for(const auto& reduction : node.reductions) f(reduction.buffer);
+}
+
+bool is_for_graphs(const instruction& item) {
+	const auto& what = item.operation;
+	return std::holds_alternative<device_kernel_instruction>(what) || std::holds_alternative<copy_instruction>(what)
+	       || std::holds_alternative<gather_copy_instruction>(what) || std::holds_alternative<reduce_instruction>(what)
+	       || std::holds_alternative<send_instruction>(what) || std::holds_alternative<receive_instruction>(what)
+	       || std::holds_alternative<horizon_instruction>(what);
+}
+
+// Devices wait for a stretch until the program has submitted all of it. So stretches are short at first, behind a fence or wait in particular.
+std::vector<loop_stretch> divide(const loop_template& made) {
+	std::vector<loop_stretch> stretches;
+	const auto size = made.legs.size();
+	const auto is_leg_for_graphs = [&](const std::size_t leg) {
+		const auto instructions = made.instructions_of(leg);
+		return std::all_of(instructions.begin(), instructions.end(), is_for_graphs);
+	};
+	const auto most = std::max(most_legs, size / most_stretches);
+	for(std::size_t begin = 0; begin < size;) {
+		std::size_t end = begin;
+		while(end < size && is_leg_for_graphs(end)) ++end;
+		if(end == begin) {
+			stretches.push_back({++begin, nullptr});
+			continue;
+		}
+		const bool is_whole = end - begin == size && size <= most_legs;
+		for(auto length = is_whole ? size : fewest_legs; begin < end; length = std::min(2 * length, most)) {
+			const auto left = end - begin;
+			begin = left < length + length / 2 ? end : begin + length;
+			stretches.push_back({begin, std::make_shared<loop_stretch_identity>()});
+		}
+	}
+	return stretches;
 }
 
 } // namespace
@@ -77,6 +116,7 @@ std::shared_ptr<const loop_template> loop_search::make_template(const seen_state
 	made->before = first.num_legs == 0 ? m_before : m_legs[first.num_legs - 1];
 	made->start = made->before.end;
 	made->legs.assign(m_legs.begin() + static_cast<std::ptrdiff_t>(first.num_legs), m_legs.end());
+	made->stretches = divide(*made);
 	return made;
 }
 

@@ -26,6 +26,13 @@ struct loop_leg {
 	std::size_t num_horizons = 0;
 };
 
+/// Legs that follow each other, whose instructions are of kinds that graphs of devices have. They are handed over as one batch. If they are a whole period,
+/// so are several periods.
+struct loop_stretch {
+	std::size_t end = 0;                                         ///< leg
+	std::shared_ptr<const loop_stretch_identity> identity; ///< null: a leg that graphs do not have
+};
+
 /// One period of a loop: planning its tasks, in this state, leads to instructions that differ by nothing but ids, and to the same state.
 struct loop_template {
 	std::vector<buffer_id> buffers; ///< that the tasks access
@@ -37,6 +44,7 @@ struct loop_template {
 	std::size_t first_entry = 0; ///< of the log, in the plan
 	loop_leg before;             ///< the start; it is no task
 	std::vector<loop_leg> legs;
+	std::vector<loop_stretch> stretches; ///< one after the other
 
 	const loop_leg& leg_before(const std::size_t i) const { return i == 0 ? before : legs[i - 1]; }
 	plan_position length() const { return legs.back().end - start; }

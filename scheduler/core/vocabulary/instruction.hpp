@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -258,12 +259,20 @@ struct instruction {
 };
 
 /// One hand-over from the scheduler to the executor. Instructions are in topological order, also across batches.
+/// What recurs in a plain loop. Batches of it are equal apart from ids and from the scalars of kernels.
+struct loop_stretch_identity {
+	/// Set by the executor: devices do not carry out the batches as graphs. The scheduler need not collect them.
+	mutable std::atomic<bool> is_refused{false};
+};
+
 struct instruction_batch {
 	std::vector<const instruction*> instructions;
 	/// The identity of a template, if the instructions are whole periods of it. Instruction i of each period is then the same operation on the same
 	/// allocations, under other ids, which are consecutive in the batch. Null: an ordinary batch.
 	std::shared_ptr<const void> replayed = nullptr;
 	std::uint32_t num_periods = 0;
+	/// The same identity, if it is of a plain loop; null: of a replay, in which scalars are the same, too.
+	const loop_stretch_identity* loop = nullptr;
 	bool empty() const { return instructions.empty(); }
 };
 

@@ -18,6 +18,8 @@ class instruction_sink {
 
 	/// Whether the sink knows the first `num_handed_over` instructions, and all that is left waits for other ranks. May take a lock of the sink. Any thread.
 	virtual bool is_idle(std::uint64_t /*num_handed_over*/) { return false; }
+	/// Whether devices carry out whole periods as graphs, so that it pays to collect these. From the first batch on.
+	virtual bool takes_periods() const { return false; }
 
   protected:
 	~instruction_sink() = default; // nobody owns a sink through this type

@@ -20,6 +20,7 @@ int num_nodes_made(const int priority) { return nodes_by_priority.at(static_cast
 int num_live_graphs() { return num_graphs; }
 int num_graphs_made() { return made_graphs; }
 int num_graph_launches() { return launched_graphs; }
+int num_changed_nodes() { return changed_nodes; }
 std::map<unsigned, int> num_launches(const function& launched) {
 	const std::lock_guard lock(launches_mutex);
 	return launches[&launched];
@@ -191,7 +192,10 @@ EMULATED cuStreamEndCapture(const cuda::stream stream, cuda::graph* const out) {
 	for(auto* const other : captured->joined) other->capture = nullptr;
 	*out = nullptr;
 	if(!captured->behind.empty()) return 904; // CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-	*out = reinterpret_cast<cuda::graph>(new graph_state(std::move(*captured)));
+	auto* const made = new graph_state(std::move(*captured));
+	*out = reinterpret_cast<cuda::graph>(made);
+	const std::lock_guard lock(live_captures_mutex);
+	live_captures.insert(made);
 	return cuda::success;
 }
 EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int attribute, const cuda::launch_attribute* const value) {
@@ -204,13 +208,18 @@ EMULATED cuGraphKernelNodeSetAttribute(const cuda::graph_node node, const int at
 EMULATED cuGraphInstantiateWithFlags(cuda::executable_graph* const out, const cuda::graph graph, unsigned long long) {
 	if(options.instantiation_waits) devices().at(index_of(current))->wait_until_idle();
 	auto* const made = new executable_graph_state;
-	made->nodes = reinterpret_cast<const graph_state*>(graph)->nodes;
+	made->nodes = std::make_shared<std::vector<graph_state::node>>(reinterpret_cast<const graph_state*>(graph)->nodes);
+	made->source = reinterpret_cast<const graph_state*>(graph);
 	*out = reinterpret_cast<cuda::executable_graph>(made);
 	++num_graphs;
 	++made_graphs;
 	return cuda::success;
 }
 EMULATED cuGraphDestroy(const cuda::graph graph) {
+	{
+		const std::lock_guard lock(live_captures_mutex);
+		live_captures.erase(reinterpret_cast<graph_state*>(graph));
+	}
 	delete reinterpret_cast<graph_state*>(graph);
 	return cuda::success;
 }
@@ -218,8 +227,8 @@ EMULATED cuGraphLaunch(const cuda::executable_graph graph, const cuda::stream st
 	auto& launched = *reinterpret_cast<executable_graph_state*>(graph);
 	++launched.num_in_flight;
 	++launched_graphs;
-	const auto run = [&launched] {
-		working->run_graph(launched.nodes);
+	const auto run = [&launched, nodes = launched.nodes] {
+		working->run_graph(*nodes);
 		--launched.num_in_flight;
 	};
 	return enqueue(stream, "graph", nullptr, run, true);
@@ -364,10 +373,9 @@ EMULATED cuMemsetD2D32Async(const device_pointer address, const std::size_t pitc
 		for(std::size_t row = 0; row < height; ++row) std::fill_n(reinterpret_cast<unsigned*>(at(address) + row * pitch_bytes), width, value);
 	});
 }
-EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, const cuda::stream stream,
-    void** const parameters, void**) {
-	const auto& function = *reinterpret_cast<const emulated_cuda::function*>(handle);
-	count_launch(function, state_of(stream));
+namespace {
+
+operation make_launch(const emulated_cuda::function& function, void** const parameters) {
 	std::vector<std::vector<std::byte>> copies;
 	for(std::size_t i = 0; i < function.parameter_bytes.size(); ++i) {
 		const auto* const bytes = static_cast<const std::byte*>(parameters[i]);
@@ -380,8 +388,28 @@ EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigne
 	};
 	std::function<bool()> may_go;
 	if(function.may_go != nullptr) may_go = [=, &function] { return call_with(function.may_go, copies); };
-	return enqueue(stream, function.may_go != nullptr ? "a kernel that waits" : "kernel", std::move(may_go),
-	    [=, &function] { call_with(function.run, copies); });
+	return {function.may_go != nullptr ? "a kernel that waits" : "kernel", std::move(may_go), [=, &function] { call_with(function.run, copies); }, false};
+}
+
+} // namespace
+
+EMULATED cuLaunchKernel(const cuda::function handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, const cuda::stream stream,
+    void** const parameters, void**) {
+	const auto& function = *reinterpret_cast<const emulated_cuda::function*>(handle);
+	count_launch(function, state_of(stream));
+	auto launch = make_launch(function, parameters);
+	return enqueue(stream, launch.name, std::move(launch.may_go), std::move(launch.run));
+}
+EMULATED cuGraphExecKernelNodeSetParams_v2(const cuda::executable_graph graph, const cuda::graph_node node, const cuda::kernel_parameters* const parameters) {
+	auto& changed = *reinterpret_cast<executable_graph_state*>(graph);
+	if(index_of(node) >= changed.nodes->size() || !is_live(changed.source)) return 1; // CUDA_ERROR_INVALID_VALUE
+	auto nodes = std::make_shared<std::vector<graph_state::node>>(*changed.nodes);
+	auto& what = nodes->at(index_of(node)).what;
+	if(what.name != std::string("kernel")) return 1; // CUDA_ERROR_INVALID_VALUE
+	what = make_launch(*reinterpret_cast<const emulated_cuda::function*>(parameters->function), parameters->values);
+	changed.nodes = std::move(nodes);
+	++changed_nodes;
+	return cuda::success;
 }
 EMULATED cuIpcGetMemHandle(cuda::ipc_handle* const out, const device_pointer address) {
 	if(current == nullptr) return 201; // CUDA_ERROR_INVALID_CONTEXT

@@ -52,6 +52,8 @@ __attribute__((visibility("default"))) int num_live_graphs();
 /// Graphs that have been instantiated so far, and launches of graphs.
 __attribute__((visibility("default"))) int num_graphs_made();
 __attribute__((visibility("default"))) int num_graph_launches();
+/// Kernels of graphs that have been told of other parameters.
+__attribute__((visibility("default"))) int num_changed_nodes();
 
 /// Streams made so far with a priority, where 0 is the least and 5 the greatest one.
 __attribute__((visibility("default"))) int num_streams_made(int priority);

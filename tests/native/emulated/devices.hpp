@@ -19,6 +19,8 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "backends/cuda/cuda_driver.hpp"
@@ -72,7 +74,7 @@ struct queue {
 inline emulated_cuda::settings options;
 inline std::atomic<std::uint64_t> flag_writes{0};
 inline std::atomic<int> num_graphs{0}; ///< that can be launched
-inline std::atomic<int> made_graphs{0}, launched_graphs{0}; ///< so far
+inline std::atomic<int> made_graphs{0}, launched_graphs{0}, changed_nodes{0}; ///< so far
 inline std::atomic<int> num_streams{0}, num_events{0}, num_opened{0}, num_registered{0}, num_parts{0};
 inline std::array<std::atomic<int>, 6> streams_by_priority{}; ///< made so far; -priority is the index
 inline std::array<std::atomic<int>, 6> nodes_by_priority{};   ///< kernels of graphs, likewise
@@ -93,8 +95,16 @@ struct graph_state {
 	std::vector<stream_state*> behind; ///< those of which the origin does not know all nodes
 };
 
+inline std::mutex live_captures_mutex;
+inline std::set<const graph_state*> live_captures; ///< graphs that have not been destroyed
+inline bool is_live(const graph_state* const graph) {
+	const std::lock_guard lock(live_captures_mutex);
+	return live_captures.contains(graph);
+}
+
 struct executable_graph_state {
-	std::vector<graph_state::node> nodes;
+	std::shared_ptr<const std::vector<graph_state::node>> nodes; ///< of the next launch; earlier ones have their own
+	const graph_state* source = nullptr; ///< whose nodes changes name, if nobody has destroyed it
 	std::atomic<int> num_in_flight{0};
 };
 

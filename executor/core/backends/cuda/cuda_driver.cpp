@@ -68,6 +68,7 @@ driver load() {
 	resolve(library, d.stream_end_capture, "cuStreamEndCapture");
 	resolve(library, d.graph_instantiate, "cuGraphInstantiateWithFlags");
 	resolve(library, d.graph_set_kernel_attribute, "cuGraphKernelNodeSetAttribute");
+	resolve(library, d.graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2");
 	resolve(library, d.graph_launch, "cuGraphLaunch");
 	resolve(library, d.graph_destroy, "cuGraphDestroy");
 	resolve(library, d.executable_graph_destroy, "cuGraphExecDestroy");
@@ -121,6 +122,16 @@ call_counts count_calls() {
 		for(std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts.by_call[i].load(std::memory_order_relaxed);
 	}
 	return sums;
+}
+
+std::span<const graph_node> driver::latest_nodes(const stream s) const {
+	int status = 0;
+	unsigned long long id = 0;
+	graph captured = nullptr;
+	const graph_node* nodes = nullptr;
+	std::size_t num_nodes = 0;
+	check(stream_get_capture(s, &status, &id, &captured, &nodes, &num_nodes), "cuStreamGetCaptureInfo");
+	return {nodes, num_nodes};
 }
 
 std::string driver::describe(const result code) const {

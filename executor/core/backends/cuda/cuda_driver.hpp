@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "devices/backend.hpp"
@@ -111,6 +112,16 @@ inline constexpr int launch_attribute_priority = 8;
 /// Kernels of a graph have the priorities of their nodes, and not that of the stream on which the graph is launched.
 inline constexpr unsigned long long instantiate_with_node_priorities = 8;
 
+struct kernel_parameters { // CUDA_KERNEL_NODE_PARAMS
+	cuda::function function;
+	unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+	void** values;
+	void** extra;
+	void* kernel; ///< in place of a function
+	cuda::context context; ///< of the kernel
+};
+static_assert(sizeof(kernel_parameters) == 72);
+
 /// Multiprocessors of a GPU, as a function of the driver gives them.
 struct alignas(8) device_resource { // CUdevResource
 	int kind;
@@ -209,6 +220,8 @@ struct driver {
 	result (*stream_end_capture)(stream s, graph* out);
 	result (*graph_instantiate)(executable_graph* out, graph from, unsigned long long flags);
 	result (*graph_set_kernel_attribute)(graph_node node, int attribute, const launch_attribute* value);
+	/// For later launches. The node is one of the graph of which the executable one has been made.
+	result (*graph_set_kernel)(executable_graph g, graph_node node, const kernel_parameters* parameters);
 	counted<call::graph, executable_graph, stream> graph_launch;
 	result (*graph_destroy)(graph g);
 	result (*executable_graph_destroy)(executable_graph g);
@@ -255,6 +268,8 @@ struct driver {
 	/// Throws driver_error unless `code` is success. `call` is the name of the function.
 	void check(result code, const char* call) const;
 	std::string describe(result code) const;
+	/// Of a stream that is being captured: the next node depends on them. Valid until the next call for the stream.
+	std::span<const graph_node> latest_nodes(stream s) const;
 };
 
 /// Restores the current context of the thread at the end, because users choose the current device themselves.

@@ -27,6 +27,7 @@ class cuda_graph final : public operation_graph {
 		if(m_is_cancelled.load(std::memory_order_relaxed)) return;
 		for(const auto& part : parts) {
 			if(part.handle != nullptr) m_driver.executable_graph_destroy(part.handle);
+			if(part.source != nullptr) m_driver.graph_destroy(part.source);
 		}
 		for(const auto& [device, memory] : m_memory) memory.arena->deallocate(memory.address);
 		for(const auto& table : m_next_tables) {
@@ -114,6 +115,7 @@ struct cuda_graph_work {
 	bool prepares; ///< makes the handle if there is none yet, and sets the flags
 	bool launches;
 	std::vector<graph_flag> flags{}; ///< with other ranks, of this launch
+	std::vector<changed_kernel> kernels{}; ///< of the part, from this launch on
 };
 
 } // namespace celerity

@@ -31,13 +31,8 @@ class open_capture {
 
 	/// The next node of a stream of the capture depends on these nodes.
 	std::vector<cuda::graph_node> latest_nodes(const cuda::stream stream) const {
-		int status = 0;
-		unsigned long long id = 0;
-		cuda::graph graph = nullptr;
-		const cuda::graph_node* nodes = nullptr;
-		std::size_t num_nodes = 0;
-		m_driver.check(m_driver.stream_get_capture(stream, &status, &id, &graph, &nodes, &num_nodes), "cuStreamGetCaptureInfo");
-		return {nodes, nodes + num_nodes};
+		const auto nodes = m_driver.latest_nodes(stream);
+		return {nodes.begin(), nodes.end()};
 	}
 	void continue_after(const cuda::stream stream, std::vector<cuda::graph_node>& nodes) const {
 		m_driver.check(m_driver.stream_update_capture(stream, nodes.data(), nodes.size(), cuda::capture_set_dependencies), "cuStreamUpdateCaptureDependencies");
@@ -104,7 +99,7 @@ void cuda_graph_launcher::release() {
 }
 
 // A kernel of a graph runs on the multiprocessors of the stream that has captured it, wherever the graph is launched. Exchanges and copies run on any.
-cuda::graph cuda_graph_launcher::capture(const cuda_graph& graph, const cuda_graph_part& part) {
+cuda::graph cuda_graph_launcher::capture(const cuda_graph& graph, cuda_graph_part& part) {
 	int least = 0;
 	int greatest = 0; // smaller is more urgent
 	m_driver.check(m_driver.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
@@ -140,6 +135,8 @@ cuda::graph cuda_graph_launcher::capture(const cuda_graph& graph, const cuda_gra
 			issue_exchange(lane, graph, part, node);
 		} else if(node.fetches) {
 			m_copies.copy_by_kernels(lane, copies_of(*node.what));
+		} else if(node.changeable.has_value()) {
+			part.changeable.emplace(*node.changeable, m_issuer.capture_on(lane, std::get<launch_operation>(*node.what)));
 		} else {
 			std::visit([&](const auto& what) { m_issuer.issue_on(lane, what); }, *node.what);
 		}
@@ -203,10 +200,12 @@ std::unique_ptr<operation_graph> cuda_graph_launcher::make(const std::span<const
 
 // Kernels in the graph of one device may wait for that of another one, which nothing may hold up. So all handles exist before the first launch, and no launch
 // comes before the launches of earlier runs on all devices.
-void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits& waits, operation_graph& operations, const std::span<const graph_flag> flags) {
+void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits& waits, operation_graph& operations, graph_values&& values) {
 	auto& graph = static_cast<cuda_graph&>(operations);
-	if(graph.parts.size() == 1)
-		return m_issuer.hand_over(position, waits, cuda_graph_work{&graph, &graph.parts.front(), true, true, {flags.begin(), flags.end()}});
+	if(graph.parts.size() == 1) {
+		cuda_graph_work work{&graph, &graph.parts.front(), true, true, {values.flags.begin(), values.flags.end()}, std::move(values.kernels)};
+		return m_issuer.hand_over(position, waits, std::move(work));
+	}
 	const auto hand_over_parts = [&](const lane_waits& before, const bool launches) {
 		std::vector<lane_position> behind;
 		for(auto& part : graph.parts) {
@@ -216,7 +215,11 @@ void cuda_graph_launcher::enqueue(const lane_position position, const lane_waits
 			for(const auto& earlier : before.positions) {
 				if(earlier.lane != last.lane) others.push_back(earlier);
 			}
-			m_issuer.hand_over(last, {std::span(others.data(), others.size()), before.answers}, cuda_graph_work{&graph, &part, !launches, launches});
+			cuda_graph_work work{&graph, &part, !launches, launches};
+			for(auto& changed : values.kernels) {
+				if(!launches && changed.launch.instruction->device == part.device) work.kernels.push_back(std::move(changed));
+			}
+			m_issuer.hand_over(last, {std::span(others.data(), others.size()), before.answers}, std::move(work));
 			behind.push_back(last);
 		}
 		return behind;
@@ -256,15 +259,20 @@ void cuda_graph_launcher::set_flags(const cuda_lane& lane, const cuda_graph_work
 }
 
 void cuda_graph_launcher::issue(cuda_lane& lane, const cuda_graph_work& work) {
-	const auto& part = *work.part;
+	auto& part = *work.part;
 	const auto& small = m_copies.small(lane.device());
 	if(part.handle == nullptr) {
 		const cuda::graph graph = capture(*work.graph, part);
 		const auto code = m_driver.graph_instantiate(&work.part->handle, graph, cuda::instantiate_with_node_priorities);
-		m_driver.graph_destroy(graph);
+		if(part.changeable.empty()) {
+			m_driver.graph_destroy(graph);
+		} else {
+			work.part->source = graph;
+		}
 		m_driver.check(code, "cuGraphInstantiate");
 		if(!part.words.empty()) small.set_flags(m_driver, lane.stream(), work.graph->flags_with_devices(part), work.graph->flag(part.device, 0));
 	}
+	for(const auto& [number, launch] : work.kernels) m_issuer.change(part.handle, part.changeable.at(number), launch);
 	if(work.prepares) {
 		if(!work.flags.empty()) set_flags(lane, work);
 		if(!part.words.empty()) small.advance_flags(m_driver, lane.stream(), work.graph->flag(part.device, 0), part.num_flags);

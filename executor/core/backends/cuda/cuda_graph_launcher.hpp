@@ -29,7 +29,7 @@ class cuda_graph_launcher final : public graph_devices {
 	bool is_available() const { return m_is_available; }
 	bool exchange() const override { return m_exchanges; }
 	std::unique_ptr<operation_graph> make(std::span<const graph_operation> operations, std::size_t num_flags) override;
-	void enqueue(lane_position position, const lane_waits& waits, operation_graph& graph, std::span<const graph_flag> flags) override;
+	void enqueue(lane_position position, const lane_waits& waits, operation_graph& graph, graph_values&& values) override;
 
 	/// On the thread that issues operations of the device.
 	void issue(cuda_lane& lane, const cuda_graph_work& work);
@@ -59,7 +59,7 @@ class cuda_graph_launcher final : public graph_devices {
 	void make_stop_word();
 	/// Lanes for the parts of graphs, if they can wait for each other.
 	void join_devices(const cuda_options& options);
-	cuda::graph capture(const cuda_graph& graph, const cuda_graph_part& part);
+	cuda::graph capture(const cuda_graph& graph, cuda_graph_part& part);
 	/// Of kernels of a graph, with the current context.
 	void set_priority(cuda::graph_node kernel, int priority) const;
 	void issue_exchange(cuda_lane& lane, const cuda_graph& graph, const cuda_graph_part& part, const cuda_graph_node& node);

@@ -222,7 +222,8 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		if(awaits_nothing && is_nothing(operation.what)) {
 			nodes.push_back(std::move(after));
 		} else if(awaits_nothing) {
-			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent, does_fetch(operation)})});
+			nodes.push_back(
+			    {part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent, does_fetch(operation), {}, {}, operation.changeable})});
 		} else if(fits(operation.what)) {
 			const auto has_arrival = [&](const std::uint32_t flag) {
 				return std::any_of(arrivals[i].begin(), arrivals[i].end(), [=](const graph_arrival& arrival) { return arrival.flag == flag; });
@@ -233,7 +234,8 @@ std::vector<cuda_graph_part> part_by_device(const std::span<const graph_operatio
 		} else {
 			wait = part.add_exchange(awaited[i], std::move(by_end), std::nullopt, {});
 			after.push_back(wait);
-			nodes.push_back({part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent, does_fetch(operation)})});
+			nodes.push_back(
+			    {part.add_node({operation.what, {}, {}, {}, std::move(after), operation.is_urgent, does_fetch(operation), {}, {}, operation.changeable})});
 		}
 		waits.push_back(wait);
 		part.raise_behind(nodes.back(), raised[i], puts[i]);

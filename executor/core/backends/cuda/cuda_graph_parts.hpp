@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -36,8 +37,15 @@ struct cuda_graph_node {
 	/// the first inbox of the device.
 	std::vector<graph_put> puts{};
 	std::vector<graph_arrival> arrivals{};
+	std::optional<std::uint32_t> changeable{}; ///< as graph_operation::changeable
 
 	bool is_exchange() const { return !raised.empty() || !awaited.empty() || !awaited_by_end.empty() || !arrivals.empty(); }
+};
+
+/// The kernels that one operation launches. Once captured, a launch of the graph may get others of their parameters.
+struct cuda_kernel_nodes {
+	std::vector<cuda::graph_node> nodes; ///< in the order of the launches
+	cuda::device_pointer scratch = 0; ///< that the graph gives them
 };
 
 /// The operations of one device.
@@ -49,7 +57,9 @@ struct cuda_graph_part {
 	std::size_t inbox_bytes = 0; ///< into which other devices put data
 	std::vector<cuda_graph_word> words; ///< by flag with other devices
 	std::vector<bool> has_put; ///< by flag with other devices: data comes into an inbox as well
-	cuda::executable_graph handle = nullptr; ///< made and launched by the thread that issues operations of the device
+	cuda::executable_graph handle = nullptr; ///< made and launched by the thread that issues operations of the device, as are the next two
+	cuda::graph source = nullptr; ///< of the handle, if kernels may change: it has their nodes
+	std::map<std::uint32_t, cuda_kernel_nodes> changeable; ///< by graph_operation::changeable
 };
 
 /// `fits`: whether an exchange can carry out these copies. No device waits for ever, even if a device carries out all its nodes one after the other, in any

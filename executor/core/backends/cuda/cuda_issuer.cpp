@@ -130,13 +130,35 @@ void cuda_issuer::issue_on(cuda_lane& lane, const reduce_operation& reduce) {
 	m_reductions->launch(m_driver, lane.device(), lane.stream(), reduce);
 }
 
-void cuda_issuer::issue_passes(cuda_lane& lane, const launch_operation& launch, const fused_kernel& kernel) {
-	const auto device = launch.instruction->device;
-	const auto& chunk = kernel.find(launch.instruction->chunk);
+void cuda_issuer::launch(kernel_target& target, const cuda::kernel_parameters& kernel) {
+	if(target.lane == nullptr) {
+		m_driver.check(m_driver.graph_set_kernel(target.graph, target.nodes->nodes.at(target.next++), &kernel), "cuGraphExecKernelNodeSetParams");
+		return;
+	}
+	m_driver.check(m_driver.launch(kernel.function, kernel.grid_x, kernel.grid_y, kernel.grid_z, kernel.block_x, kernel.block_y, kernel.block_z,
+	                   kernel.shared_bytes, target.lane->stream(), kernel.values, nullptr),
+	    "cuLaunchKernel");
+	if(target.nodes != nullptr) target.nodes->nodes.push_back(m_driver.latest_nodes(target.lane->stream()).front());
+}
+
+cuda_kernel_nodes cuda_issuer::capture_on(cuda_lane& lane, const launch_operation& launch) {
+	cuda_kernel_nodes nodes;
+	issue_kernels({&lane, &nodes}, launch);
+	return nodes;
+}
+
+void cuda_issuer::issue_passes(kernel_target& target, const launch_operation& launched, const fused_kernel& kernel) {
+	const auto device = launched.instruction->device;
+	const auto& chunk = kernel.find(launched.instruction->chunk);
 	auto& block = m_blocks[device.value];
 	cuda::device_pointer scratch = 0; // of the stream, or of the graph that is being captured
-	if(chunk.scratch_bytes > 0) m_driver.check(m_driver.allocate_async(&scratch, chunk.scratch_bytes, lane.stream()), "cuMemAllocAsync");
-	const auto at = kernel.fill(chunk, launch, reinterpret_cast<const void*>(scratch), block);
+	if(target.lane == nullptr) {
+		scratch = target.nodes->scratch;
+	} else if(chunk.scratch_bytes > 0) {
+		m_driver.check(m_driver.allocate_async(&scratch, chunk.scratch_bytes, target.lane->stream()), "cuMemAllocAsync");
+		if(target.nodes != nullptr) target.nodes->scratch = scratch;
+	}
+	const auto at = kernel.fill(chunk, launched, reinterpret_cast<const void*>(scratch), block);
 	void* parameters[]{block.words()};
 	const auto& passes = kernel.structure_of(chunk).passes;
 	for(std::size_t i = 0; i < passes.size(); ++i) {
@@ -144,28 +166,28 @@ void cuda_issuer::issue_passes(cuda_lane& lane, const launch_operation& launch, 
 		if(!grid) continue;
 		const auto function = reinterpret_cast<cuda::function>(passes[i].functions_of(*grid).at(device.value));
 		const auto& [blocks, threads, is_single] = *grid;
-		m_driver.check(m_driver.launch(function, blocks[0], blocks[1], blocks[2], threads[0], threads[1], threads[2], 0, lane.stream(), parameters, nullptr),
-		    "cuLaunchKernel");
+		launch(target, {function, blocks[0], blocks[1], blocks[2], threads[0], threads[1], threads[2], 0, parameters, nullptr, nullptr, nullptr});
 	}
-	if(chunk.scratch_bytes > 0) m_driver.check(m_driver.free_async(scratch, lane.stream()), "cuMemFreeAsync");
+	if(target.lane != nullptr && chunk.scratch_bytes > 0) m_driver.check(m_driver.free_async(scratch, target.lane->stream()), "cuMemFreeAsync");
 }
 
-void cuda_issuer::issue_on(cuda_lane& lane, const launch_operation& launch) {
-	if(const auto* const fused = launch.launch->kernel->as_fused()) return issue_passes(lane, launch, *fused);
-	const auto& function = static_cast<const cuda_function&>(*launch.launch->kernel);
+void cuda_issuer::issue_kernels(kernel_target target, const launch_operation& launched) {
+	if(const auto* const fused = launched.launch->kernel->as_fused()) return issue_passes(target, launched, *fused);
+	const auto& function = static_cast<const cuda_function&>(*launched.launch->kernel);
 	std::size_t reducer = 0;
 	for(const auto& parameter : function.parameters()) {
 		if(parameter.kind != cuda_function::parameter::kind_type::reducer) continue;
-		const auto& place = launch.reduction_places[reducer++];
-		store(lane.stream(), place.address, parameter.identity, static_cast<std::size_t>(place.array->area()));
+		if(target.lane == nullptr) break; // a graph stores it at each launch
+		const auto& place = launched.reduction_places[reducer++];
+		store(target.lane->stream(), place.address, parameter.identity, static_cast<std::size_t>(place.array->area()));
 	}
-	auto& parameters = m_parameters[launch.instruction->device.value];
-	parameters.pack(function, launch);
-	const auto grid = function.grid(launch.instruction->chunk);
+	const auto device = launched.instruction->device;
+	auto& parameters = m_parameters[device.value];
+	parameters.pack(function, launched);
+	const auto grid = function.grid(launched.instruction->chunk);
 	const auto block = function.block();
-	m_driver.check(m_driver.launch(function.function(launch.instruction->device), grid[0], grid[1], grid[2], block[0], block[1], block[2],
-	                   function.shared_bytes(), lane.stream(), parameters.pointers(), nullptr),
-	    "cuLaunchKernel");
+	launch(target, {function.function(device), grid[0], grid[1], grid[2], block[0], block[1], block[2], function.shared_bytes(), parameters.pointers(), nullptr,
+	                   nullptr, nullptr});
 }
 
 // ---- with other ranks -------------------------------------------------------------------------------------------------------------

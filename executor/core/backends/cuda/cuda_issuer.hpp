@@ -36,8 +36,11 @@ class cuda_issuer {
 	/// Issues `what` behind its waits: on the worker of its device, or here if the rank has one device.
 	void hand_over(lane_position position, const lane_waits& waits, decltype(cuda_operation::what)&& what);
 	/// An operation of a graph, on a stream that captures it or on any other.
-	void issue_on(cuda_lane& lane, const launch_operation& launch);
-	void issue_passes(cuda_lane& lane, const launch_operation& launch, const fused_kernel& kernel);
+	void issue_on(cuda_lane& lane, const launch_operation& launch) { issue_kernels(kernel_target{&lane}, launch); }
+	/// Likewise, on a stream that captures it. Returns the nodes of the kernels.
+	cuda_kernel_nodes capture_on(cuda_lane& lane, const launch_operation& launch);
+	/// In place of the kernels of an executable graph, whose launch differed by nothing but scalars.
+	void change(cuda::executable_graph graph, cuda_kernel_nodes& nodes, const launch_operation& launch) { issue_kernels({nullptr, &nodes, graph}, launch); }
 	void issue_on(cuda_lane& lane, const reduce_operation& reduce);
 	void issue_on(cuda_lane& lane, const copy_operation& operation) { m_copies.copy(lane.stream(), operation); }
 	void issue_on(cuda_lane& lane, const std::vector<copy_operation>& gathered) { m_copies.gather(lane, gathered); }
@@ -55,6 +58,13 @@ class cuda_issuer {
 	struct fetch {
 		const std::vector<pull_operation>& pulls;
 		const cuda_small_copies* kernel;
+	};
+	/// Where the kernels of a launch go.
+	struct kernel_target {
+		cuda_lane* lane = nullptr;         ///< null: into the graph
+		cuda_kernel_nodes* nodes = nullptr; ///< of the graph, or of the capture on the lane; null: neither
+		cuda::executable_graph graph = nullptr;
+		std::size_t next = 0; ///< node of the graph
 	};
 
 	const cuda::driver& m_driver;
@@ -77,6 +87,9 @@ class cuda_issuer {
 	void issue_on(cuda_lane& lane, const fetch& fetched);
 	void issue_on(cuda_lane& lane, const cuda_graph_work& work);
 	void write_answers(cuda_lane& lane, const std::vector<pull_operation>& pulls);
+	void issue_kernels(kernel_target target, const launch_operation& launch);
+	void issue_passes(kernel_target& target, const launch_operation& launch, const fused_kernel& kernel);
+	void launch(kernel_target& target, const cuda::kernel_parameters& kernel);
 	/// `count` times the same element, one after the other.
 	void store(cuda::stream stream, void* destination, std::span<const std::byte> value, std::size_t count);
 };
