@@ -215,6 +215,27 @@ EXECUTOR_MUTATIONS = (
         limit=2000,
     ),
     Mutation(
+        "a graph of a loop gets the scalars of its first run each time",
+        RUNS,
+        "if(launch.scalars == graph.scalars[i]) continue;",
+        "continue;",
+        native_test="test_loop_batches",
+    ),
+    Mutation(
+        "a graph is not told of scalars that come again",
+        RUNS,
+        "graph.scalars[i] = launch.scalars;",
+        "if(graph.scalars[i].empty()) graph.scalars[i] = launch.scalars;",
+        native_test="test_loop_batches",
+    ),
+    Mutation(
+        "another kernel with the same accesses passes for that of the loop",
+        "executor/core/runs/period_graphs.cpp",
+        "&& launch->kernel == kernel ",
+        "",
+        native_test="test_loop_batches",
+    ),
+    Mutation(
         "a full lane stops the host, too",
         LOOP,
         "m_state.engine.allow_lanes(!m_lanes.is_full());",

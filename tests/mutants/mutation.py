@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NATIVE_TESTS = ("test_loop_batches",)
+"""Programs of tests/native that judge mutants."""
+
 
 @dataclass(frozen=True)
 class Mutation:
@@ -17,6 +20,8 @@ class Mutation:
     more: tuple[tuple[str, str], ...] = ()
     #: The random programs find the mutant among this many. A mistake that takes several coincidences has more.
     limit: int = 500
+    #: A program of `NATIVE_TESTS` finds it in place of the random programs, which have no devices with graphs.
+    native_test: str = ""
 
     @property
     def changes_something(self) -> bool:

@@ -22,6 +22,7 @@ REPEATER = "scheduler/core/replay/plan_repeater.cpp"
 STREAM = "scheduler/core/replay/task_stream.cpp"
 SEARCH = "scheduler/core/replay/loop_search.cpp"
 LOOPS = "scheduler/core/replay/loop_replayer.cpp"
+BATCHES = "scheduler/core/replay/loop_batches.cpp"
 WINDOW = "scheduler/core/graphs/dependency_window.hpp"
 SPLIT = "scheduler/core/geometry/split.cpp"
 CHUNKS = "scheduler/core/graphs/local_chunks.cpp"
@@ -561,8 +562,26 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "what a loop has repeated is handed over behind what follows it",
         LOOPS,
-        "if(known == nullptr) return;\n\trelease();",
+        "if(known == nullptr) return;\n\tm_batches.release();",
         "if(known == nullptr) return;",
+    ),
+    Mutation(
+        "a batch of a loop goes across a fence",
+        SEARCH,
+        "while(end < size && is_leg_for_graphs(end)) ++end;",
+        "end = size;",
+    ),
+    Mutation(
+        "the rest of a begun stretch of a loop passes for a whole one",
+        BATCHES,
+        "m_is_collecting = false;\n",
+        "",
+    ),
+    Mutation(
+        "a begun period of a loop goes with the whole ones",
+        BATCHES,
+        "m_num_whole = m_open.instructions.size();",
+        "m_num_whole = m_open.instructions.size() + 1;",
     ),
     Mutation(
         "a template of a loop survives its buffers",

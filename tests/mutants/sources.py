@@ -12,9 +12,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutants.mutation import NATIVE_TESTS
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "scheduler", "executor", "celerity_py", "tests")
-TARGETS = ("_native", "_native_testing")
+TARGETS = ("_native", "_native_testing", *NATIVE_TESTS)
 
 
 @dataclass(frozen=True)

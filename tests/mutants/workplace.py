@@ -51,6 +51,8 @@ class Workplace:
             self._build(compilations)
             if mutation.changes_something and self._libraries() == self._original_libraries:
                 raise RuntimeError("the libraries are the same as without the mutation")
+            if mutation.native_test:
+                return [self._run_native(mutation)]
             return [self._survived(seed, mutation.limit) for seed in range(1, seeds + 1)]
         finally:
             shutil.copy2(self._original / "tree" / mutation.file, file)
@@ -75,6 +77,13 @@ class Workplace:
         )
         if finished.returncode != 0:
             raise RuntimeError(f"the mutant does not compile:\n{finished.stdout}{finished.stderr}")
+
+    def _run_native(self, mutation: Mutation) -> tuple[int, str]:
+        program = self._folder / "output" / "native_tests" / mutation.native_test
+        finished = subprocess.run([program], check=False, capture_output=True, text=True, timeout=HANG_S)
+        if finished.returncode == 0:
+            return mutation.limit + 1, "survived"
+        return 1, (finished.stderr.splitlines() or ["crashes"])[0]
 
     def _survived(self, seed: int, limit: int) -> tuple[int, str]:
         # -S: an editable installation of the package would get in before PYTHONPATH

@@ -11,6 +11,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from random import Random
+from typing import Any
 
 from tests.property.draws import SeededDraws
 from tests.property.program_generator import ProgramGenerator
@@ -104,7 +105,13 @@ class TwoPipelines:
     """One rank with templates, and the same one without."""
 
     def __init__(self, settings: Settings, rank: int = 0) -> None:
-        self.contexts = [RankContext(settings, rank, templates=each, loops=each) for each in (True, False)]
+        seed = settings.seed % 1000 + rank + 1  # what is handed over late differs by rank
+        self.contexts = [
+            RankContext(settings, rank, templates=True, loops=True, batch_seed=seed),
+            RankContext(settings, rank, templates=False),
+        ]
+        self.expected: list[Any] = []
+        """Instructions without templates that the pipeline with templates has yet to hand over."""
         self.unreported: list[int] = []
 
     def apply(self, step: Step) -> None:
@@ -121,12 +128,15 @@ class TwoPipelines:
         for context in self.contexts:
             context.finish()
         self.compare("the end")
+        assert not self.expected, f"not handed over: {self.expected}"
 
     def compare(self, step: object) -> None:
         found, expected = ([*context.native.take_instructions()] for context in self.contexts)
-        for one, other in zip(found, expected, strict=False):
+        self.expected += expected
+        for one, other in zip(found, self.expected, strict=False):
             assert one == other, f"{step}:\nfound    {one}\nexpected {other}"
-        assert len(found) == len(expected), f"{step}: {len(found)} instructions instead of {len(expected)}"
+        assert len(found) <= len(self.expected), f"{step}: {len(found)} instructions instead of {len(self.expected)}"
+        del self.expected[: len(found)]
         notices = [context.native.take_notices() for context in self.contexts]
         assert notices[0] == notices[1], f"{step}: {notices[0]} instead of {notices[1]}"
         tasks = [context.native.take_tasks() for context in self.contexts]
@@ -150,6 +160,11 @@ class TwoPipelines:
         return int(self.contexts[0].native.expanded_repetitions)
 
     @property
+    def batched(self) -> int:
+        """Periods of plain loops in batches that devices may carry out as graphs."""
+        return int(self.contexts[0].native.batched_periods)
+
+    @property
     def repeated(self) -> int:
         """Tasks of plain loops that did."""
         return int(self.contexts[0].native.repeated_tasks)
@@ -166,6 +181,7 @@ class Counts:
     """Programs of which a plain loop came from a template."""
     tasks: int = 0
     repeated: int = 0
+    batched: int = 0
 
 
 def check_templates(program: Program, counts: Counts) -> None:
@@ -174,7 +190,7 @@ def check_templates(program: Program, counts: Counts) -> None:
     steps = with_replays(program, source)
     share = source.choice([0.0, 0.5, 1.0])
     idle_share = source.choice(IDLE_SHARES)
-    expanded = repeated = 0
+    expanded = repeated = batched = 0
     for rank in range(program.settings.num_ranks):
         pipelines = TwoPipelines(program.settings, rank)
         try:
@@ -189,10 +205,12 @@ def check_templates(program: Program, counts: Counts) -> None:
             raise AssertionError(f"rank {rank}: {error}\n{program.settings}\n{lines}") from None
         expanded += pipelines.expanded
         repeated += pipelines.repeated
+        batched += pipelines.batched
     counts.programs += 1
     counts.with_loops += repeated > 0
     counts.tasks += program.settings.num_ranks * sum(isinstance(step, Kernel | HostTask) for step in steps)
     counts.repeated += repeated
+    counts.batched += batched
     counts.with_templates += expanded > 0
     counts.repetitions += program.settings.num_ranks * sum(step.times for step in steps if isinstance(step, Replay))
     counts.expanded += expanded

@@ -52,6 +52,16 @@ def test_nearly_all_of_a_long_loop_comes_from_a_template(machine: Settings, repo
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("stops", [[], [Fence(0, LINE)], [Epoch()]], ids=str)
+def test_periods_are_handed_over_whatever_the_batches(machine: Settings, stops: list[Step]) -> None:
+    pipelines = TwoPipelines(machine)
+    for step in [*FIELDS, *[*[*STEP] * 10, *stops] * 20]:
+        pipelines.apply(step)
+    pipelines.finish()
+    assert pipelines.batched >= 10
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
 @pytest.mark.parametrize(
     "between",
     [

@@ -73,8 +73,13 @@ def native_mapper(mapper: Mapper, chunks: Sequence[UserBox], whole: UserBox, sha
 class RankContext:
     """One rank's generators. Takes the steps of a program one at a time."""
 
-    def __init__(self, settings: Settings, rank: int, *, templates: bool = True, loops: bool = False) -> None:
-        """`loops`: plain loops repeat plans. There are no records of their tasks and commands then."""
+    def __init__(
+        self, settings: Settings, rank: int, *, templates: bool = True, loops: bool = False, batch_seed: int = 0
+    ) -> None:
+        """`loops`: plain loops repeat plans. There are no records of their tasks and commands then.
+
+        `batch_seed`: not 0: their instructions come later, in batches that are drawn.
+        """
         self.settings = settings
         self.trace = Trace(rank)
         planning = _native.PlanningSettings(
@@ -95,7 +100,7 @@ class RankContext:
             loops=loops,
             most_horizons_ahead=settings.most_horizons_ahead,
         )
-        self.native = _native_testing.GraphContext(planning)
+        self.native = _native_testing.GraphContext(planning, batch_seed=batch_seed)
         self._buffers: dict[int, tuple[int, BufferDecl]] = {}
         self._user_allocations = 0
         self._recordings: dict[int, Any] = {}
