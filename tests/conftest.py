@@ -21,7 +21,7 @@ if importlib.util.find_spec("hypothesis") is not None:  # the tests on GPUs do w
 
     # `full` is what `make test` runs. No deadline: a slow machine is no bug.
     hypothesis.settings.register_profile("quick", max_examples=75, deadline=None)
-    hypothesis.settings.register_profile("full", max_examples=400, deadline=None)
+    hypothesis.settings.register_profile("full", max_examples=200, deadline=None)
     hypothesis.settings.load_profile("quick")
 
 

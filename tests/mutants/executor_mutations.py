@@ -291,8 +291,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "what leaves host memory goes to direct peers as a signal, too",
         "executor/core/transfers/direct_context.hpp",
-        "return is_device_memory(send.source.memory) && is_peer(send.destination_rank);",
-        "return is_peer(send.destination_rank);",
+        "return is_device_memory(send.source.memory) && is_peer(send.destination_rank)",
+        "return is_peer(send.destination_rank)",
     ),
     Mutation(
         "a copy does not wait for other lanes",
@@ -340,8 +340,8 @@ EXECUTOR_MUTATIONS = (
     Mutation(
         "pilots of direct messages go through the network as well",
         TRANSFERS,
-        "if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest);",
-        "if(m_direct.is_direct(send)) m_sender.add(item, send, stamp, program_digest);",
+        "if(m_direct.is_direct(send)) return m_sender.add(item, send, stamp, program_digest_at(",
+        "if(m_direct.is_direct(send)) m_sender.add(item, send, stamp, program_digest_at(",
     ),
     Mutation(
         "launches are forgotten while kernels are under way",
