@@ -151,12 +151,12 @@ class RunState:
         if self.failure is not None:
             self.was_failure_seen = True
             raise self.error()
-        if self.phase is Phase.ENDING:
-            assert self.ender is not None
+        own, ender = threading.current_thread(), self.ender
+        if ender is not None and ender is not own:
+            closes = "closes" if self.phase is Phase.ENDING else "has closed"
             raise ClosedQueue(
-                f"{call} of thread {threading.current_thread().name!r}: "
-                f"thread {self.ender.name!r} closes the last queue. "
-                f"Join all threads that submit or wait before the queue is closed."
+                f"{call} of thread {own.name!r}: thread {ender.name!r} {closes} the last queue. Join all threads that "
+                f"submit or wait before the queue is closed."
             )
         raise ClosedQueue(f"{call}: the runtime has ended with its last queue. Do this before the queue is closed.")
 
