@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -44,6 +45,32 @@ def test_native_code_refuses_whenever_a_run_leaves_a_phase() -> None:
     state.disown(Fork(0, 7))
     assert (error_of(state), refusals.count) == (ForkedProcess, 3)
     assert state.has_ended
+
+
+def test_calls_of_other_threads_are_told_who_closes_or_has_closed() -> None:
+    state = Refusals().state
+    told: list[str] = []
+
+    def call() -> None:
+        with pytest.raises(ClosedQueue) as caught:
+            state.check("wait()")
+        told.append(str(caught.value))
+
+    def call_in_thread() -> None:
+        thread = threading.Thread(target=call, name="other")
+        thread.start()
+        thread.join()
+
+    state.begin_end()
+    call_in_thread()
+    state.end()
+    call_in_thread()
+    call()
+    assert told[0].startswith("wait() of thread 'other': thread 'MainThread' closes the last queue. Join all threads")
+    assert told[1].startswith(
+        "wait() of thread 'other': thread 'MainThread' has closed the last queue. Join all threads"
+    )
+    assert told[2].startswith("wait(): the runtime has ended with its last queue.")
 
 
 def test_a_failure_after_the_end_is_none() -> None:
