@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import _native
+from celerity_py.errors import CelerityWarning
 from tests.gpu.driver_copies import find_cupti
 
 # Read when the first context is made, which may be CuPy's and not the runtime's.
@@ -117,6 +119,16 @@ class Launch:
 
     def forget(self) -> None:
         celerity.configure(**dict.fromkeys(self._set))
+
+
+@pytest.fixture
+def only_fused_on_one_gpu() -> Iterator[None]:
+    """A fused function that Python runs is a failure, as is any other warning of the runtime."""
+    celerity.configure(devices="0,")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CelerityWarning)
+        yield
+    celerity.configure(devices=None, check=None)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,12 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import Box, access, random
-from celerity_py.errors import CelerityWarning, TaskFailed
+from celerity_py.errors import TaskFailed
 
 SHAPES = [(1,), (100_003,), (513, 257), (7, 33, 129)]
 
 
-@pytest.fixture(autouse=True)
-def _is_fused() -> Iterator[None]:
-    celerity.configure(devices="0,")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CelerityWarning)
-        yield
-    celerity.configure(devices=None, check=None)
+pytestmark = pytest.mark.usefixtures("only_fused_on_one_gpu")
 
 
 @celerity.fuse

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,16 +10,8 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.errors import CelerityWarning
 
-
-@pytest.fixture(autouse=True)
-def _is_fused() -> Iterator[None]:
-    celerity.configure(devices="0,")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CelerityWarning)
-        yield
-    celerity.configure(devices=None, check=None)
+pytestmark = pytest.mark.usefixtures("only_fused_on_one_gpu")
 
 
 def statistics(  # noqa: PLR0917 - a kernel

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import configuration
+from celerity_py.errors import CelerityWarning
 from tests.support.executor_harness import Harness
 
 # Also on a host with GPUs; the tests of GPUs are in tests/gpu.
@@ -24,6 +26,14 @@ def settings_of_one_test() -> Iterator[None]:
     yield
     configuration._settings.clear()
     configuration._settings.update(before)
+
+
+@pytest.fixture
+def only_fused() -> Iterator[None]:
+    """A fused function that Python runs is a failure, as is any other warning of the runtime."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CelerityWarning)
+        yield
 
 
 @pytest.fixture(params=[1, 3])

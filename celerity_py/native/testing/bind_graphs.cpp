@@ -115,7 +115,7 @@ class graph_context final : public instruction_sink {
 
 	void check() {
 		const auto choice = m_batch_seed > 0 ? m_random() % 32 : 0; // as if the scheduler held the batch for some time
-		if(choice == 0) m_pipeline.release();
+		if(choice == 0) m_pipeline.batches().release();
 		if(choice < 8) m_pipeline.batches().release_whole();
 		if(m_validates) m_pipeline.validate();
 	}

@@ -64,9 +64,7 @@ class scheduling_pipeline : private planner {
 		m_loops.leave();
 		return m_replayer.replay(program, first, repetitions, site, may_leave_rest);
 	}
-	/// Hands all instructions over but those of commands that are held back. To be called when there is no more input at present.
-	void release() { m_loops.batches().release(); }
-	/// What plain loops hold back of it.
+	/// What plain loops have repeated and hold back, which is handed over from there.
 	loop_batches& batches() { return m_loops.batches(); }
 	/// Compiles everything that is held back.
 	void flush();

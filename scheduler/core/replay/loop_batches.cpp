@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "loop_batches.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <utility>
+
+#include "batch_sizes.hpp"
 
 namespace celerity {
 
@@ -11,18 +11,11 @@ namespace {
 
 /// The executor need not wait for more that no graph carries out.
 constexpr std::size_t most_kept_back = 256;
-/// Of one batch, as of those of replays: its horizons end together.
-constexpr std::size_t most_loop_periods = 16;
-constexpr std::size_t most_loop_instructions = 1024;
-constexpr std::size_t most_loop_horizons = 8;
 
-/// Otherwise graphs of several sizes carry the batch out.
 std::size_t most_periods_of(const loop_template& known) {
 	const auto num_instructions = known.legs.back().num_instructions - known.before.num_instructions;
 	const auto num_horizons = known.legs.back().num_horizons - known.before.num_horizons;
-	const auto by_instructions = most_loop_instructions / std::max<std::size_t>(num_instructions, 1);
-	const auto by_horizons = most_loop_horizons / std::max<std::size_t>(num_horizons, 1);
-	return std::bit_floor(std::max<std::size_t>(std::min({most_loop_periods, by_instructions, by_horizons}), 1));
+	return periods_per_batch(num_instructions, num_horizons);
 }
 
 } // namespace

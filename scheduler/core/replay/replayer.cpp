@@ -2,26 +2,17 @@
 #include "replayer.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <utility>
+
+#include "batch_sizes.hpp"
 
 namespace celerity {
 
 namespace {
 
-/// Of one batch: the executor may carry out a batch as a whole, and the horizons in it end together.
-constexpr std::size_t max_periods = 16;
-constexpr std::size_t max_instructions = 1024;
-constexpr std::size_t max_horizons = 8;
 /// Fewer repetitions, in the middle between two stops, are no batch that the executor carries out as a whole. It keeps few graphs.
 constexpr std::uint32_t min_repetitions = 4;
-
-std::size_t periods_per_batch(const replay_template& known) {
-	const std::size_t by_instructions = max_instructions / std::max<std::size_t>(known.length.instructions, 1);
-	const std::size_t by_horizons = max_horizons / std::max<std::size_t>(known.num_horizons, 1);
-	return std::bit_floor(std::max<std::size_t>(std::min({max_periods, by_instructions, by_horizons}), 1)); // otherwise graphs of several sizes carry it out
-}
 
 } // namespace
 
@@ -170,7 +161,7 @@ std::uint32_t replayer::expand(const replay_template& known, const std::uint32_t
 }
 
 void replayer::expand_periods(const replay_template& known, std::uint64_t num_periods, const std::uint64_t site) {
-	const std::size_t per_batch = periods_per_batch(known);
+	const std::size_t per_batch = periods_per_batch(known.length.instructions, known.num_horizons);
 	m_progress.counts.expanded_repetitions += num_periods * known.legs.size();
 	while(num_periods > 0) {
 		const auto now = static_cast<std::uint32_t>(std::min<std::uint64_t>(num_periods, per_batch));

@@ -258,13 +258,13 @@ struct instruction {
 	CELERITY_FIELDS(id, key, priority, dependencies, operation)
 };
 
-/// One hand-over from the scheduler to the executor. Instructions are in topological order, also across batches.
 /// What recurs in a plain loop. Batches of it are equal apart from ids and from the scalars of kernels.
 struct loop_stretch_identity {
 	/// Set by the executor: devices do not carry out the batches as graphs. The scheduler need not collect them.
 	mutable std::atomic<bool> is_refused{false};
 };
 
+/// One hand-over from the scheduler to the executor. Instructions are in topological order, also across batches.
 struct instruction_batch {
 	std::vector<const instruction*> instructions;
 	/// The identity of a template, if the instructions are whole periods of it. Instruction i of each period is then the same operation on the same

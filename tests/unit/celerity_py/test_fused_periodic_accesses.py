@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,16 +10,10 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access, hints
-from celerity_py.errors import CelerityWarning, OutOfBoundsAccess
+from celerity_py.errors import OutOfBoundsAccess
 
 pytest.importorskip("numba")
-
-
-@pytest.fixture(autouse=True)
-def _is_fused() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CelerityWarning)
-        yield
+pytestmark = pytest.mark.usefixtures("only_fused")
 
 
 def blend(chunk: Any, out: Any, u: Any, factor: float) -> None:

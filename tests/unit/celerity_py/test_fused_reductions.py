@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,17 +10,10 @@ import pytest
 
 import celerity_py as celerity
 from celerity_py import access
-from celerity_py.errors import CelerityWarning, UsageError
+from celerity_py.errors import UsageError
 
 pytest.importorskip("numba")
-
-
-@pytest.fixture(autouse=True)
-def _is_fused() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CelerityWarning)
-        yield
-    celerity.configure(devices=None, check=None)
+pytestmark = pytest.mark.usefixtures("only_fused")
 
 
 def statistics(  # noqa: PLR0917 - a kernel
