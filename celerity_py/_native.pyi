@@ -1450,7 +1450,7 @@ class Task:
     """
 
     @staticmethod
-    def kernel(box: Box, granularity: object | None = None, division: tuple[int, int, int, int, object] = (0, 1, 0, 0, None), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
+    def kernel(box: Box, granularity: object | None = None, division: tuple[int, int, int, int, object, int] = (0, 1, 0, 0, None, 0), reductions: object = (), origin: tuple[int, int] = (0, 0)) -> Task:
         """
         reductions: (buffer, op, dtype name, include_current) each; for the op "callable" also (number, name, digest of code and identity).
         """
@@ -1869,6 +1869,27 @@ class RecordedTasks:
     def __init__(self) -> None: ...
 
     def __len__(self) -> int: ...
+
+    @property
+    def steps_of_halos(self) -> int:
+        """
+        From one exchange of halos to the next, as the first kernel asks that does; else 0.
+        """
+
+    def find_halos(self, submitter: Submitter) -> tuple[str, int, int, tuple[int, int, int], tuple[int, int, int], float, float, int, list[tuple[int, int, int]]]:
+        """
+        How far tasks that ask for it reach beyond their shares: (kind of answer, number of a task, another one or an access of the task, the farthest reach, extents of the share whose work grows most, growth, work of all, exchanges per step without, reach by step and task).
+        """
+
+    def joined(self, other: RecordedTasks, behind: Sequence[int]) -> RecordedTasks:
+        """
+        These tasks with those of another recording among them. behind: for each of the others, the number of the task behind which it runs. It is divided like that one.
+        """
+
+    def with_reaches(self, submitter: Submitter, reaches: Sequence[Sequence[int]], submissions: list) -> RecordedTasks:
+        """
+        The same tasks with the reach of each in each step. submissions: of the tasks of all steps.
+        """
 
     def with_values(self, submitter: Submitter, changes: Sequence[tuple[int, bytes | None, int]], submissions: list) -> RecordedTasks:
         """

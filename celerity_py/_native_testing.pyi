@@ -76,12 +76,23 @@ class GraphContext:
 
     def chunks_for(self, task: celerity_py._native.Task) -> list[celerity_py._native.Box]: ...
 
-    def submit(self, task: celerity_py._native.Task) -> int: ...
+    def submit(self, task: celerity_py._native.Task, reach: Sequence[int] = [0, 0, 0]) -> int:
+        """reach: of a replicated execution, per dimension."""
+
+    def record(self, tasks: Sequence[celerity_py._native.Task], reaches: Sequence[Sequence[int]]) -> RecordedProgram:
+        """
+        A program of as many phases as there are reaches for each task, phase after phase.
+        """
+
+    def find_halos(self, tasks: Sequence[celerity_py._native.Task]) -> tuple[str, list[list[int]], float, float]:
+        """
+        Of tasks that ask for deep halos: (kind of answer, reaches, growth of a share, work of all).
+        """
 
     def replayed_batches(self) -> list[int]:
         """How many batches there were of each identity, in no order."""
 
-    def replay(self, program: RecordedProgram, repetitions: int) -> int:
+    def replay(self, program: RecordedProgram, repetitions: int, phase: int = 0) -> int:
         """Submits the tasks of the program again and again."""
 
     @property

@@ -23,6 +23,7 @@ __all__ = [
     "border_first",
     "cyclic",
     "oversubscribe",
+    "recompute",
     "split_1d",
     "split_2d",
     "split_3d",
@@ -34,6 +35,7 @@ __all__ = [
 _MAX_BLOCK = 2**62
 _MAX_BORDER = 2**32 - 1
 _MAX_CHUNKS = 2**16  # per device
+_MAX_STEPS = 64
 
 
 def __dir__() -> list[str]:
@@ -175,6 +177,28 @@ def border_first(width: int = 1) -> Hint:
     return _make("border_first", int(width))
 
 
+def recompute(steps: int) -> Hint:
+    """Fetch the halos of a recording once for so many steps, and compute the borders of other shares again meanwhile.
+
+    A step is one repetition of a recording. Before `steps` of them, each device gets halos that are so many times as
+    deep. Its share grows by them, and then shrinks from step to step, so that it waits for its neighbours only once.
+    The results have the same bits, provided that the result for an item depends on the elements that the item reads,
+    and not on the chunk. This is so for fused kernels; for others, the hint is your promise.
+
+    Outside of `queue.record`, kernels run as without the hint. All kernels of a recording with this hint have the same
+    index space and division, and write by `one_to_one`. With a single device, the hint has no effect.
+
+    Args:
+        steps: 1 to 64. More steps exchange less often, and compute more.
+
+    Raises:
+        UsageError: If `steps` is no integer from 1 to 64. `queue.record` raises it if the halos would be too deep.
+    """
+    if not is_int(steps) or not 1 <= steps <= _MAX_STEPS:
+        raise UsageError(f"hints.recompute() needs a number of steps from 1 to {_MAX_STEPS}, not {steps!r}.")
+    return _make("recompute", int(steps))
+
+
 class Division(NamedTuple):
     """The division that the hints of a kernel ask for."""
 
@@ -183,6 +207,7 @@ class Division(NamedTuple):
     border: int = 0  # items; 0: no chunks of their own
     block: int = 0  # items of dimension 0, dealt out in turns
     weights: tuple[float, ...] | None = None
+    recompute: int = 0  # steps between exchanges of halos; 0: not asked for
 
     def has_several_parts(self) -> bool:
         """Whether one device may have several chunks."""
@@ -218,12 +243,17 @@ def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1, num_ranks: int = 
             raise UsageError(f"The hint {hint.kind} is given twice: {given[hint.kind]!r} and {hint!r}.")
         given[hint.kind] = hint
     splits = [hint for hint in given.values() if hint.kind in SPLITS]
-    parts = [hint for hint in given.values() if hint.kind not in SPLITS]
+    parts = [hint for hint in given.values() if hint.kind not in SPLITS and hint.kind != "recompute"]
     contradicting = next(
-        (found for found in (splits, parts, given.values() if "cyclic" in given else ()) if len(found) > 1), None
+        (found for found in (splits, parts, [*splits, *parts] if "cyclic" in given else ()) if len(found) > 1), None
     )
     if contradicting:
         raise UsageError(f"The hints {' and '.join(map(repr, contradicting))} contradict each other; give one of them.")
+    if "recompute" in given and "cyclic" in given:
+        raise UsageError(
+            f"The hints {given['recompute']!r} and {given['cyclic']!r} contradict each other: a block has borders on "
+            f"all sides, and its device would compute blocks of others instead. Leave one of them out."
+        )
     fields: dict[str, Any] = {_FIELDS[hint.kind]: hint.value for hint in given.values() if hint.kind in _FIELDS}
     if splits:
         fields["split"] = SPLITS.index(splits[0].kind)
@@ -235,6 +265,7 @@ def resolve(hints: Sequence[Any] | Hint, least_parts: int = 1, num_ranks: int = 
 
 #: The field of a `Division` that has the value of a hint.
 _FIELDS = {"oversubscribe": "oversubscribe", "border_first": "border", "cyclic": "block", "weights": "weights"}
+_FIELDS["recompute"] = "recompute"
 
 
 def _check_number(weights: tuple[float, ...], num_ranks: int, num_devices: int) -> None:

@@ -18,9 +18,11 @@ from celerity_py.calls.outer_variables import NamedValues, find_changed_value, v
 from celerity_py.calls.reached_values import Kept, Reached, Watch, find_changed, keep, reached_values
 from celerity_py.comparison.value_digests import digest_of
 from celerity_py.cuda.launches import prepare_launch
+from celerity_py.halo_checks import HaloChecks
 from celerity_py.kernels import CudaKernel, name_of
 from celerity_py.runtime import lifecycle
 from celerity_py.scheduler.errors import ArgumentTypeError, ClosedQueue, UsageError
+from celerity_py.submit.deep_halos import DeepHalos, deepen, find_halos
 from celerity_py.submit.plain_values import settle
 from celerity_py.vocabulary.integers import to_int
 from celerity_py.vocabulary.parameters import Parameter
@@ -60,7 +62,7 @@ class Recording(IsHandle):
 
     __slots__ = (
         *("__weakref__", "buffers", "functions", "name", "queue", "runtime", "site"),
-        *("changed", "parameters", "submissions", "tasks", "thread", "variants", "watch"),
+        *("changed", "checks", "deep", "halos", "parameters", "submissions", "tasks", "thread", "variants", "watch"),
     )
 
     def __init__(self, queue: Any, runtime: Runtime, name: str, frame: FrameType) -> None:
@@ -81,6 +83,12 @@ class Recording(IsHandle):
         #: What the function reads.
         self.watch = Watch(())
         self.parameters: dict[str, Parameter] = {}
+        #: Of `hints.recompute`; None without.
+        self.halos: DeepHalos | None = None
+        #: With CHECK, of the deep halos.
+        self.checks: HaloChecks | None = None
+        #: With deep halos, the tasks of all steps from one exchange to the next, and their submissions.
+        self.deep: tuple[_native.RecordedTasks, list[Submission]] | None = None
         #: The latest ones, with other values of parameters.
         self.variants: list[_Variant] = []
 
@@ -153,6 +161,27 @@ class Recording(IsHandle):
             held.append(buffer)
         return held
 
+    def find_halos(self, frame: FrameType) -> None:
+        """See `hints.recompute`. The buffers live.
+
+        Raises:
+            UsageError: If the halos would be too deep, or if kernels contradict each other.
+        """
+        self.halos = find_halos(repr(self), self.tasks, self.runtime.submitter, self.submissions, frame)
+        if self.halos is not None and self.runtime.call_checks is not None:
+            self.checks = HaloChecks(self, self.runtime, self.halos, self.queue._priority, frame)
+
+    def all_steps(
+        self, tasks: _native.RecordedTasks, submissions: list[Submission]
+    ) -> tuple[_native.RecordedTasks, list[Submission]]:
+        """Tasks of one repetition; with deep halos, those of all steps."""
+        if self.halos is None:
+            return tasks, submissions
+        halos = self.halos
+        if self.checks is not None:
+            halos, tasks, submissions = self.checks.join(halos, tasks, submissions)
+        return deepen(halos, tasks, self.runtime.submitter, submissions)
+
     def check_values(self) -> None:
         """Refuse a replay that would not do what a call of the function does.
 
@@ -218,7 +247,7 @@ class Recording(IsHandle):
             digest = self.runtime.origins.of_changed_values(changed, self.runtime.submitter.digest_values)
             changes.append((number, None if prepared is None else prepared[1], digest))
         tasks = self.tasks.with_values(self.runtime.submitter, changes, submissions) if changes else self.tasks
-        return _Variant(kept, tasks, submissions)
+        return _Variant(kept, *self.all_steps(tasks, submissions))
 
     def check_functions(self) -> None:
         """Refuse a replay of functions that have changed.
@@ -303,7 +332,9 @@ def record(
             f"Record a plain function that submits its tasks before it returns."
         )
     recording.note_what_may_change(function, before)
-    recording.hold_buffers()
+    held = recording.hold_buffers()
+    recording.find_halos(frame)
+    del held
     return recording
 
 
@@ -333,8 +364,11 @@ def replay(queue: Any, recording: Any, times: Any, values: Mapping[str, Any], fr
     if count > 0:
         recording.check_functions()
         recording.check_values()
-    tasks, submissions = recording.tasks, recording.submissions
     if values:
         _, tasks, submissions = recording.take_values(values)
+    else:
+        if recording.deep is None:
+            recording.deep = recording.all_steps(recording.tasks, recording.submissions)
+        tasks, submissions = recording.deep
     runtime.submitter.replay(tasks, submissions, count, frame)
     del held  # no buffer may die while native code submits tasks that access it

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -105,7 +106,33 @@ void bind_submitter(nb::module_& m) {
 	        nb::sig("def __reduce__(self) -> tuple[type, tuple[()]]"), "A copy of a kernel begins anew.");
 	nb::class_<recorded_tasks>(m, "RecordedTasks", "The kernels and host tasks that a function has submitted; see Submitter.record.")
 	    .def(nb::init<>())
-	    .def("__len__", [](const recorded_tasks& self) { return self.entries.size(); })
+	    .def("__len__", [](const recorded_tasks& self) { return self.tasks_per_repetition(); })
+	    .def_prop_ro("steps_of_halos", &recorded_tasks::steps_of_halos, "From one exchange of halos to the next, as the first kernel asks that does; else 0.")
+	    .def(
+	        "find_halos",
+	        [](const recorded_tasks& self, const submitter& owner) {
+		        const deep_halos found = owner.find_halos(self);
+		        std::vector<std::array<coordinate, 3>> reaches;
+		        for(const point& each : found.reaches) reaches.push_back(each.v);
+		        return std::tuple(name_of(found.kind), found.task, found.kind >= deep_halos::kind_type::read_elsewhere ? found.access : found.other,
+		            found.reach.v, found.share.extents().v, found.growth, found.work, found.num_exchanges, reaches);
+	        },
+	        "submitter"_a,
+	        nb::sig("def find_halos(self, submitter: Submitter) -> tuple[str, int, int, tuple[int, int, int], tuple[int, int, int], float, float, int, "
+	                "list[tuple[int, int, int]]]"),
+	        "How far tasks that ask for it reach beyond their shares: (kind of answer, number of a task, another one or an access of the task, the farthest "
+	        "reach, extents of the share whose work grows most, growth, work of all, exchanges per step without, reach by step and task).")
+	    .def("joined", &recorded_tasks::joined, "other"_a, "behind"_a,
+	        "These tasks with those of another recording among them. behind: for each of the others, the number of the task behind which it runs. It is divided "
+	        "like that one.")
+	    .def(
+	        "with_reaches",
+	        [](const recorded_tasks& self, submitter& owner, const std::vector<std::array<coordinate, 3>>& reaches, const nb::list& submissions) {
+		        std::vector<point> taken;
+		        for(const auto& each : reaches) taken.push_back(point{each});
+		        return owner.deepen(self, taken, submissions);
+	        },
+	        "submitter"_a, "reaches"_a, "submissions"_a, "The same tasks with the reach of each in each step. submissions: of the tasks of all steps.")
 	    .def(
 	        "with_values",
 	        [](const recorded_tasks& self, submitter& owner, const std::vector<std::tuple<std::size_t, std::optional<nb::bytes>, std::uint64_t>>& changes,

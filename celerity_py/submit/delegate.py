@@ -39,6 +39,7 @@ from celerity_py.submit.arguments import (
     refuse_host_combinations,
 )
 from celerity_py.submit.custom_mappers import resolve_custom
+from celerity_py.submit.deep_halos import refuse_recompute
 from celerity_py.submit.fused_forms import FusedForm
 from celerity_py.submit.plain_values import PLAIN_TYPES
 from celerity_py.submit.violations import explain
@@ -162,6 +163,7 @@ class SubmitDelegate:
         granularity = None if constrain is None else granularity_of(constrain, box, f'kernel "{label}"')
 
         accesses, reductions, kept, is_custom = collect(args, runtime, f'kernel "{label}"')
+        refuse_recompute(label, division.recompute, accesses, reductions)
         is_divisible = not (self.may_repeat or reductions or is_custom or division.split == _SPLIT_AUTO)
         submission = (Submission if self.may_repeat else CheckedSubmission)("kernel", label, function, kept, box, frame)
         submission.fused = fused

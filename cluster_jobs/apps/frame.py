@@ -67,7 +67,8 @@ def hints(arguments: argparse.Namespace) -> tuple[celerity.hints.Hint, ...]:
     """Return the hints that the arguments ask for."""
     split = (celerity.hints.split_2d(),) if getattr(arguments, "split_2d", False) else ()
     several = (celerity.hints.oversubscribe(arguments.oversubscribe),) if arguments.oversubscribe > 1 else ()
-    return split + several
+    asked = getattr(arguments, "recompute", 0)
+    return split + several + ((celerity.hints.recompute(asked),) if asked else ())
 
 
 def device_count(queue: celerity.Queue) -> int:
@@ -77,6 +78,17 @@ def device_count(queue: celerity.Queue) -> int:
         queue.collective(lambda part: counts.extend(part.comm.allgather(own)))
         queue.wait()
     return sum(counts) or own * celerity.size()  # a dry run runs no host task
+
+
+def add_recompute_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--recompute` to the arguments of a program that replays its steps; see `celerity.hints.recompute`."""
+    parser.add_argument(
+        "--recompute",
+        type=positive_int,
+        default=0,
+        metavar="K",
+        help="with --replay: exchange halos once in K repetitions, and compute the borders of other shares meanwhile",
+    )
 
 
 def add_border_argument(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +109,8 @@ def stencil_hints(
         items_worth_it: With fewer of them on a device, two kernels more take longer than the transfers that they hide.
     """
     given, asked = hints(arguments), arguments.border
-    is_worth_it = devices > 1 and items // devices >= items_worth_it and arguments.oversubscribe == 1
+    is_alone = arguments.oversubscribe == 1 and not getattr(arguments, "recompute", 0)
+    is_worth_it = devices > 1 and items // devices >= items_worth_it and is_alone
     first = asked if asked is not None else rows if is_worth_it else 0
     return (*given, celerity.hints.border_first(first)) if first else given
 

@@ -165,6 +165,7 @@ def main() -> int:
     parser.add_argument("--steps", type=frame.positive_int, default=400, metavar="S", help="time steps")
     frame.add_hint_arguments(parser)
     frame.add_border_argument(parser)
+    frame.add_recompute_argument(parser)
     frame.add_benchmark_arguments(parser)
     add_arguments(parser)
     arguments = parser.parse_args()

@@ -30,6 +30,54 @@ CUTS = "scheduler/core/graphs/cut_choice.cpp"
 
 SCHEDULER_MUTATIONS = (
     Mutation(
+        "what a rank computes of others counts as its own",
+        COMMANDS,
+        "[](local_state& state) { state.is_replicated = true; });\n\t\tfor",
+        "[](local_state&) {});\n\t\tfor",
+    ),
+    Mutation(
+        "owners send what others have computed again",
+        COMMANDS,
+        "[=](local_state& state) { state.holders.add(rank_id(static_cast<std::uint32_t>(r))); });",
+        "[](local_state&) {});",
+    ),
+    Mutation(
+        "owners believe that others compute their borders on all sides of the task",
+        COMMANDS,
+        "region_intersection(own, map_access(node, access, buffer, computed_by(r)));",
+        "own;",
+    ),
+    Mutation(
+        "the lower border of a share lacks a row",
+        CHUNKS,
+        "low[d] -= geometry.reach[d];",
+        "low[d] -= std::max<coordinate>(geometry.reach[d], 1) - 1;",
+    ),
+    Mutation(
+        "devices compute their own shares only",
+        CHUNKS,
+        "const box computed = with_reach(geometry, shares[d]);",
+        "const box computed = shares[d];",
+    ),
+    Mutation(
+        "all devices have what the first one has computed",
+        TASKS,
+        "buffer.contents.modify(plan.accessed(a, c), [&]",
+        "buffer.contents.modify(plan.accessed(a, 0), [&]",
+    ),
+    Mutation(
+        "each repetition has the borders of the first step",
+        REPLAYER,
+        "const auto tasks = program.repetition(phase);",
+        "const auto tasks = program.repetition(0 * phase);",
+    ),
+    Mutation(
+        "a template serves each step between two exchanges of halos",
+        REPLAYER,
+        "state.push_back(m_phase);",
+        "",
+    ),
+    Mutation(
         "side effects are not ordered in the instruction graph",
         TASKS,
         "execution.follow_side_effects(node);",

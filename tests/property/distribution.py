@@ -34,6 +34,7 @@ COPY_PATHS = (
 REQUIRED_FEATURES = (
     *("a buffer per step", "a buffer per step, with fences", "a buffer per step, many steps"),
     *("a gather per step", "a gather, cyclic", "replay of a task", "replay of several tasks", "a plain loop"),
+    "replicated execution",
     "periodic in some dimensions",
 )
 REQUIRED_PERCENT = 5

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tests.property.access_choice import LiveBuffer, gather_of, random_box
-from tests.property.draws import chance, choice, weighted
+from tests.property.draws import Draws, chance, choice, weighted
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -156,22 +156,51 @@ def add_rebuilt_gathers(generator: ProgramGenerator) -> None:
             generator.submit(Kernel(whole, (Access(current.decl.number, "read_write", _ONE),), (), *options))
 
 
+def may_reach(kernel: Kernel) -> bool:
+    """Whether shares may compute borders of others as well: the elements that an item writes are its own."""
+    written = {access.buffer for access in kernel.accesses if access.mode != "read"}
+    own = all(access.mapper == _ONE for access in kernel.accesses if access.buffer in written)
+    is_built_in = not any(access.mapper.is_callable for access in kernel.accesses)
+    return own and is_built_in and bool(kernel.box) and not kernel.reductions and kernel.split != "cyclic"
+
+
+def random_reach(draws: Draws, kernel: Kernel, percent: int = 25) -> tuple[int, ...]:
+    """Items by which shares grow; often none."""
+    if not may_reach(kernel) or not chance(draws, percent):
+        return ()
+    return tuple(draws.integer(0, 3) for _ in kernel.box)
+
+
+def random_reaches(draws: Draws, tasks: tuple[Kernel | HostTask, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Of a recording, by phase and task; mostly it has one phase."""
+    if not chance(draws, 40):
+        return ()
+    return tuple(
+        tuple(random_reach(draws, task, 70) if isinstance(task, Kernel) else () for task in tasks)
+        for _ in range(draws.integer(2, 4))
+    )
+
+
 def add_replays(generator: ProgramGenerator) -> None:
     """The latest tasks again, or a recording from before, with waits and fences among the replays."""
     draws = generator.draws
-    recorded = [tasks for tasks in generator.recordings if _used_by(tasks) <= generator.live.keys()]
+    recorded = [each for each in generator.recordings if _used_by(each[0]) <= generator.live.keys()]
     if not recorded or chance(draws, 60):
         tasks = _latest_tasks(generator)
         if not tasks:
             return
-        generator.recordings.append(tasks)
+        generator.recordings.append((tasks, random_reaches(draws, tasks)))
+        number = len(generator.recordings) - 1
     else:
-        tasks = choice(draws, recorded)
-    number = generator.recordings.index(tasks)
+        number = generator.recordings.index(choice(draws, recorded))
+    tasks, reaches = generator.recordings[number]
     times = weighted(draws, [(2, draws.integer(1, 4)), (3, draws.integer(5, 12)), (1, 20)])
     is_stopping = chance(draws, 40)
+    goes_on, phase = chance(draws, 80), 0
     for _ in range(weighted(draws, [(3, 1), (1, 2), (1, 4)])):
-        generator.program.steps.append(Replay(number, tasks, times))
+        begun = phase if goes_on else draws.integer(0, max(0, len(reaches) - 1))
+        generator.program.steps.append(Replay(number, tasks, times, reaches, begun))
+        phase = (begun + times) % max(1, len(reaches))
         if is_stopping:
             choice(draws, [generator.add_epoch, generator.add_fence])()
 
@@ -230,10 +259,12 @@ def loop_features(program: Program) -> set[str]:
 
 
 def replay_features(program: Program) -> set[str]:
-    """Names of the kinds of replays and plain loops of a program."""
+    """Names of the kinds of replays, plain loops and replicated executions of a program."""
     replays = [step for step in program.steps if isinstance(step, Replay)]
     features = {"replay of several tasks" if len(step.tasks) > 1 else "replay of a task" for step in replays}
+    features |= {"replay with deep halos" for step in replays if step.reaches}
     submitted = [step for step in program.steps if isinstance(step, Kernel | HostTask)]
+    features |= {"replicated execution" for step in submitted if isinstance(step, Kernel) and any(step.reach)}
     for period in range(1, 5):
         repeats = [a == b for a, b in zip(submitted, submitted[period:], strict=False)]
         if any(all(repeats[first : first + 3 * period]) for first in range(len(repeats) - 3 * period)):

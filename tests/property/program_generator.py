@@ -19,7 +19,14 @@ from tests.property.access_choice import (
     writers_of,
 )
 from tests.property.draws import Draws, SeededDraws, chance, choice, weighted
-from tests.property.loops import StreamingLoop, add_plain_loop, add_rebuilt_gathers, add_replays
+from tests.property.loops import (
+    StreamingLoop,
+    add_plain_loop,
+    add_rebuilt_gathers,
+    add_replays,
+    may_reach,
+    random_reach,
+)
 from tests.property.programs import (
     Access,
     BufferDecl,
@@ -92,7 +99,8 @@ class ProgramGenerator:
     def __init__(self, draws: Draws, *, with_replays: bool = False) -> None:
         self.draws = draws
         self.with_replays = with_replays
-        self.recordings: list[tuple[Kernel | HostTask, ...]] = []
+        #: The tasks of each, and their reaches by phase.
+        self.recordings: list[tuple[tuple[Kernel | HostTask, ...], tuple[tuple[tuple[int, ...], ...], ...]]] = []
         self.program = Program(random_settings(draws))
         self.live: dict[int, LiveBuffer] = {}
         self.made = 0
@@ -255,7 +263,8 @@ class ProgramGenerator:
                 self._write_or_update(accesses, second.decl.number, choice(self.draws, candidates), whole)
         self._add_reads(accesses, whole)
         if accesses:
-            self.submit(Kernel(whole, tuple(accesses), (), *self.split_options(len(whole), writer.may_split_2d)))
+            kernel = Kernel(whole, tuple(accesses), (), *self.split_options(len(whole), writer.may_split_2d))
+            self.submit(replace(kernel, reach=random_reach(self.draws, kernel)))
 
     def add_host_task(self) -> None:
         on = choice(self.draws, ["split", "once", "master"])
@@ -348,9 +357,14 @@ class ProgramGenerator:
         mapper = mappers.neighborhood(*extents, shape=choice(self.draws, ["axes", "box"]), wrap=wrap)
         mode: Literal["write", "read_write"] = choice(self.draws, ["write", "read_write"])
         options = self.split_options(len(shape), True)[1:]
-        for _ in range(self.draws.integer(1, 5)):
+        steps = self.draws.integer(1, 5)
+        is_deep = chance(self.draws, 50)
+        for step in range(steps):
             accesses = (Access(following, mode, mappers.one_to_one()), Access(current, "read", mapper))
-            self.submit(Kernel(full_box(shape), accesses, (), None, *options))
+            kernel = Kernel(full_box(shape), accesses, (), None, *options)
+            if is_deep and may_reach(kernel):
+                kernel = replace(kernel, reach=tuple(extent * (steps - 1 - step) for extent in extents))
+            self.submit(kernel)
             current, following = following, current
 
     def add_growing_rows(self) -> None:

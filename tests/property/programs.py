@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import Any, Literal, TypeAlias
 
 from tests.support.mappers import Mapper, show_box
-from tests.verification.elements import UserBox
+from tests.verification.elements import FlatBox, UserBox, flat_overlap, to_flat
 
 Mode: TypeAlias = Literal["read", "write", "read_write"]
 Initial: TypeAlias = Literal["none", "array", "function", "local"]
@@ -105,6 +105,8 @@ class Kernel:
     block: int = 0
     weights: tuple[int, ...] = ()
     """Repeated as often as needed; the first one is positive."""
+    reach: tuple[int, ...] = ()
+    """Items by which each share grows at its sides to others: it computes their borders as well."""
     operation: Operation = "kernel"
     """A fill has one access, which writes one to one. A copy has another one, which reads a box of the same extents."""
 
@@ -118,7 +120,23 @@ class Kernel:
             parts.append(f"oversubscribe({self.oversubscribe})")
         if self.border:
             parts.append(f"border_first({self.border})")
+        if any(self.reach):
+            parts.append(f"reach={self.reach}")
         return f"{self.operation}({', '.join(parts)})"
+
+    @property
+    def flat_reach(self) -> tuple[int, int, int]:
+        """In all three dimensions."""
+        return (*self.reach, 0, 0, 0)[:3]  # type: ignore[return-value]
+
+    def grow(self, share: FlatBox) -> FlatBox:
+        """What is computed for a share: its borders to others as well."""
+        if not any(self.reach):
+            return share
+        reach = self.flat_reach
+        low = (share[0] - reach[0], share[1] - reach[1], share[2] - reach[2])
+        high = (share[3] + reach[0], share[4] + reach[1], share[5] + reach[2])
+        return flat_overlap(low + high, to_flat(self.box))
 
     def weights_of(self, num_ranks: int, num_devices: int) -> tuple[float, ...] | None:
         """One per rank, or one per device of all ranks."""
@@ -205,6 +223,30 @@ class Replay:
     """Its number."""
     tasks: tuple[Kernel | HostTask, ...]
     times: int
+    reaches: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """By phase, the reach of each task. A repetition of one phase is followed by one of the next. None: one phase."""
+    phase: int = 0
+    """Of the first repetition."""
+
+    @property
+    def num_phases(self) -> int:
+        """Repetitions until the same tasks come again."""
+        return max(1, len(self.reaches))
+
+    @property
+    def all_phases(self) -> tuple[Kernel | HostTask, ...]:
+        """The tasks of a repetition of each phase."""
+        return tuple(task for phase in range(self.num_phases) for task in self.repetition(phase))
+
+    def repetition(self, phase: int) -> tuple[Kernel | HostTask, ...]:
+        """The tasks of a repetition."""
+        if not self.reaches:
+            return self.tasks
+        reaches = self.reaches[phase % self.num_phases]
+        return tuple(
+            replace(task, reach=reach) if isinstance(task, Kernel) else task
+            for task, reach in zip(self.tasks, reaches, strict=True)
+        )
 
     @property
     def side_effects(self) -> tuple[int, ...]:
@@ -212,7 +254,8 @@ class Replay:
 
     def __str__(self) -> str:
         tasks = "; ".join(map(str, self.tasks))
-        return f"replay {self.times} times recording {self.recording}: {tasks}"
+        phases = f", reaches {self.reaches} from phase {self.phase}" if self.reaches else ""
+        return f"replay {self.times} times recording {self.recording}: {tasks}{phases}"
 
 
 Task: TypeAlias = Kernel | HostTask | Fence | ObjectFence | Epoch
@@ -224,7 +267,7 @@ Step: TypeAlias = BufferDecl | Task | Destroy | Flush | Replay
 def tasks_of(step: Step) -> tuple[Task, ...]:
     """The tasks that a step submits."""
     if isinstance(step, Replay):
-        return step.tasks * step.times
+        return tuple(task for number in range(step.times) for task in step.repetition(step.phase + number))
     return (step,) if isinstance(step, Task) else ()
 
 

@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"devices": "cpu:2", "lookahead": "none", "check": True},
     {"devices": "cpu:4", "horizon_step": 1, "run_ahead": 2},
 )
+#: Kernels that may compute borders of other shares again. The others of a recording lack the hint.
+DEEP = frozenset({"stencil", "scale", "method", "spread"})
 PROGRAMS_PER_RUNTIME = 8
 ACTIONS = ("task", "task", "record", "replay", "replay", "look", "die", "stream")
 #: A global variable would be the same one for all recordings.
@@ -61,6 +63,16 @@ class Step:
     hint: str
     rows: Array
     """Of a gather: two for each element, other ones in each step."""
+    recompute: int = 0
+    """Repetitions between exchanges of halos; 0: no hint."""
+
+    @property
+    def hints(self) -> list[hints.Hint]:
+        given = HINTS[self.hint]
+        return [
+            *([given] if isinstance(given, hints.Hint) else given),
+            *([hints.recompute(self.recompute)] if self.recompute else ()),
+        ]
 
 
 class Scaled:
@@ -188,6 +200,8 @@ class RecordedProgram:
 
     def _do_record(self) -> None:
         steps = [self._draw() for _ in range(self._random.randint(0, 5))]
+        if self._random.random() < 0.5:
+            steps = self._deepen(steps)
         queue, extra = self.queue, self._random.randint(0, 5)
         place = Place(self._random.choice(PLACES), extra) if self._random.random() < 0.5 else None
 
@@ -195,14 +209,30 @@ class RecordedProgram:
             for step in steps:
                 self._submit(step, extra)
 
-        recording = queue.record(function, extra=extra) if place is None else queue.record(place.reader(function))
-        assert recording.num_tasks == len(steps)
+        try:
+            recording = queue.record(function, extra=extra) if place is None else queue.record(place.reader(function))
+        except celerity.UsageError as error:
+            if "1.5 is the most" not in str(error):
+                raise
+            recording = None
         for step in steps:
             self._apply(step, extra)
+        if recording is None:
+            self.features["halos that are too deep"] += 1
+            return
+        assert recording.num_tasks == len(steps)
+        self.features["deep halos"] += recording.halos is not None
+        for step in steps:
             self.features[f"recorded {step.kind}"] += 1
             self.features[f"recorded {step.hint}"] += 1
         self.features[f"recording of {'several' if len(steps) > 1 else len(steps)}"] += 1
         self._recordings.append(Recorded(queue, recording, steps, place, extra))
+
+    def _deepen(self, steps: list[Step]) -> list[Step]:
+        """Mostly stencils, which fetch their halos once in several repetitions."""
+        number = self._random.randint(1, 4)
+        made = [replace(step, kind=step.kind if self._random.random() < 0.3 else "stencil") for step in steps]
+        return [replace(step, recompute=number) if step.kind in DEEP else step for step in made]
 
     def _do_replay(self) -> None:
         if not self._recordings:
@@ -295,7 +325,7 @@ class RecordedProgram:
     def _submit(self, step: Step, extra: Any = 0) -> None:
         queue, into = self.queue, self._buffers[step.into]
         first, second = (self._buffers[n] for n in step.sources)
-        hint = HINTS[step.hint]
+        hint = step.hints
         if step.kind == "host once":
             queue.host_task(_host_once, into.write(access.all()), first.read(access.all()), step.amount, extra)
         elif step.kind == "host split":
@@ -376,7 +406,7 @@ def check_distribution(found: Counter[str], count: int) -> None:
             *(f"a buffer per step, initial {each}" for each in ("array", "function", "none")),
         ),
         *("recording of 0", "recording of 1", "recording of several"),
-        *("queues: one", "queues: several"),
+        *("queues: one", "queues: several", "deep halos"),
         *("replay 0 times", "replay 1 times", "replay few times", "replay many times"),
     }
     rare = {name for name in wanted if 100 * found[name] < 5 * count}

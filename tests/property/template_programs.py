@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
 
 from tests.property.draws import SeededDraws
+from tests.property.loops import random_reaches
 from tests.property.program_generator import ProgramGenerator
 from tests.property.programs import BufferDecl, Destroy, Epoch, Fence, HostTask, Kernel, Program, Replay, Settings, Step
 from tests.verification.contexts import RankContext
@@ -31,6 +32,7 @@ def with_replays(program: Program, source: Random) -> list[Step]:
     """The steps of the program, and replays of some of its tasks wherever their buffers live."""
     steps: list[Step] = []
     recordings: list[tuple[Kernel | HostTask, ...]] = []
+    reaches: list[Any] = []
     first = 1 + max((step.recording for step in program.steps if isinstance(step, Replay)), default=-1)
     recent: list[Kernel | HostTask] = []
     live: set[int] = set()
@@ -47,15 +49,17 @@ def with_replays(program: Program, source: Random) -> list[Step]:
             tasks = tuple(task for task in recent[-length:] if uses(task) <= live)
             if tasks:
                 recordings.append(tasks)
+                reaches.append(random_reaches(SeededDraws(source.randrange(2**32)), tasks))
         possible = [n for n, tasks in enumerate(recordings) if all(uses(task) <= live for task in tasks)]
         while possible and source.random() < 0.4:
             chosen = source.choice(possible[-3:])
-            if source.random() < 0.3:
-                steps += with_stops(
-                    Replay(first + chosen, recordings[chosen], source.choice([1, 1, 2, 4])), program, source
-                )
+            times = source.choice([1, 1, 2, 4]) if source.random() < 0.3 else 0
+            replay = Replay(first + chosen, recordings[chosen], times, reaches[chosen])
+            if times:
+                steps += with_stops(replay, program, source)
             else:
-                steps.append(Replay(first + chosen, recordings[chosen], source.choice([1, 2, 3, 5, 9, 20, 40])))
+                phase = source.randrange(replay.num_phases)
+                steps.append(replace(replay, times=source.choice([1, 2, 3, 5, 9, 20, 40]), phase=phase))
         if possible and source.random() < 0.3:
             steps += plain_loop(recordings[source.choice(possible[-3:])], program, source)
     return steps
@@ -93,10 +97,13 @@ def with_stops(replay: Replay, program: Program, source: Random) -> list[Step]:
     """Replay again and again with the same waits and fences between, now and then with something else."""
     stops = random_stops(replay.tasks, program, source)
     steps: list[Step] = []
+    phase = 0
     for _ in range(source.choice([3, 6, 12])):
         times = replay.times + (source.random() < 0.1)
         parts = [times] if source.random() < 0.8 else [1] * times
-        steps += [Replay(replay.recording, replay.tasks, part) for part in parts]
+        for part in parts:
+            steps.append(replace(replay, times=part, phase=phase % replay.num_phases))
+            phase += part if source.random() < 0.98 else part + 1
         steps += stops if source.random() < 0.9 else stops[:-1]
     return steps
 

@@ -64,6 +64,7 @@ _HOW_TOS = {
     },
     "loops": {
         "repetitions": "999.9528",
+        "deep halos": "981.99189157",
         "parameters": "0.20876666200388",
         "loops": "2050 0.0994991",
     },

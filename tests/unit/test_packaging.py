@@ -36,8 +36,8 @@ PAGE = "tools/report/page.html", "tools/report/page.css", "tools/report/page.js"
 # Everything that is installed. A new module is added here, and to its layer in pyproject.toml ([tool.importlinter]).
 INSTALLED = {
     "celerity_py": """
-        __init__ __main__ access buffer configuration errors fences fused_functions hints host_objects kernels loops
-        queue random recordings recovery redistribution single_import small_operations
+        __init__ __main__ access buffer configuration errors fences fused_functions halo_checks hints host_objects
+        kernels loops queue random recordings recovery redistribution single_import small_operations
     """,
     "celerity_py/calls": """
         __init__ binder call_checks divided_calls fill_patterns indices kept_arrays named_paths
@@ -79,7 +79,7 @@ INSTALLED = {
         run_state run_summary runtime shares spinning statistics submissions_in_flight user_memory
     """,
     "celerity_py/submit": """
-        __init__ arguments custom_mappers delegate fused_forms fused_targets plain_values violations
+        __init__ arguments custom_mappers deep_halos delegate fused_forms fused_targets plain_values violations
     """,
     "celerity_py/timeline": "__init__ chrome reading recorder tracks",
     "celerity_py/vocabulary": """

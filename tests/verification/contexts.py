@@ -177,21 +177,22 @@ class RankContext:
 
     def _replay(self, step: Replay) -> None:
         if step.recording not in self._recordings:
-            self._recordings[step.recording] = self.record(step.tasks)
-        self.native.replay(self._recordings[step.recording], step.times)
+            self._recordings[step.recording] = self.record(step.all_phases, step.num_phases)
+        self.native.replay(self._recordings[step.recording], step.times, step.phase)
 
-    def record(self, tasks: Sequence[Kernel | HostTask]) -> Any:
+    def record(self, tasks: Sequence[Kernel | HostTask], phases: int = 1) -> Any:
+        """`tasks`: of all phases, which differ by their reach only."""
         planned = [self._native_task(task) for task in tasks]
         for number, task in enumerate(planned):
             task.priority = self.settings.priority_of(number)
-        return _native_testing.RecordedProgram(planned)
+        return self.native.record(planned[: len(tasks) // phases], [_reach_of(task) for task in tasks])
 
-    def _hand_over(self, task: _native.Task) -> int:
+    def _hand_over(self, task: _native.Task, reach: tuple[int, int, int] = (0, 0, 0)) -> int:
         task.priority = self.settings.priority_of(self.native.next_submission())
-        return int(self.native.submit(task))
+        return int(self.native.submit(task, reach))
 
     def _submit(self, task: Kernel | HostTask, name: str) -> int:
-        return self._hand_over(self._native_task(task, name))
+        return self._hand_over(self._native_task(task, name), _reach_of(task))
 
     def _native_task(self, task: Kernel | HostTask, name: str = "") -> _native.Task:
         planned = self._planned(task)
@@ -222,6 +223,10 @@ class RankContext:
         box = native_box(task.box)
         buffer = self._buffers[task.buffer][0]
         return self._hand_over(_native_testing.make_fence(buffer, box, allocation, task.on_all, task.to_device))
+
+
+def _reach_of(task: Kernel | HostTask) -> tuple[int, int, int]:
+    return task.flat_reach if isinstance(task, Kernel) else (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -295,6 +300,11 @@ class TaskBuilder:
 
     def border_first(self, width: int = 1) -> TaskBuilder:
         self._options["border"] = width
+        return self
+
+    def reach(self, *items: int) -> TaskBuilder:
+        """A replicated execution: each share grows by so many items at its sides to others."""
+        self._options["reach"] = items
         return self
 
     def submit(self) -> int:

@@ -155,9 +155,10 @@ class RankCommands:
         share: list[FlatBox] = [tuple(chunk) for chunk in record.get("blocks") or [record["chunk"]]]
         self.chunks.setdefault(submission, []).extend(share)
         masks: dict[int, tuple[int, int]] = {}
+        computed = [task.grow(chunk) for chunk in share] if isinstance(task, Kernel) else share
         for position, access in enumerate(task.accesses):
             mask = 0
-            for chunk in share:
+            for chunk in computed:
                 mask |= self.oracle.accessed(access.buffer, submission, chunk, position)
             reads, writes = masks.get(access.buffer, (0, 0))
             masks[access.buffer] = (

@@ -23,7 +23,7 @@ from tests.support.allocations import (
     linear_cells,
     user_allocation,
 )
-from tests.verification.elements import FlatBox, Indices, flat_covers, flat_size, hull, to_flat
+from tests.verification.elements import FlatBox, Indices, element_mask, flat_covers, flat_size, hull, to_flat
 from tests.verification.graph_records import Record, Trace
 from tests.verification.verifier import (
     Oracle,
@@ -90,7 +90,7 @@ class RankInstructions(RankMemory):
     def _run_task(self, record: Record, place: int, task: Kernel | HostTask, memory: int) -> None:
         submission = record["submission"]
         self._check_arrived(record)
-        self.chunks.setdefault(submission, []).append(tuple(record["chunk"]))
+        self.chunks.setdefault(submission, []).append((memory, tuple(record["chunk"])))
         if len(record["accesses"]) != len(task.accesses):
             raise self.error(f"has {len(record['accesses'])} accesses, the task {len(task.accesses)}")
         updates: list[tuple[Allocation, Indices]] = []
@@ -302,6 +302,22 @@ class RankInstructions(RankMemory):
                 raise VerificationError(f"rank {self.trace.rank}: the fence S{submission} is never fulfilled")
 
 
+def verify_replicated(submission: int, task: Kernel, ranks: Sequence[RankInstructions]) -> None:
+    """Every item is executed, and at most once per memory."""
+    space = to_flat(task.box)
+    everywhere = 0
+    for rank in ranks:
+        computed: dict[int, int] = {}
+        for memory, chunk in rank.chunks.get(submission, []):
+            mask = element_mask(space, (chunk,))
+            if not mask or computed.get(memory, 0) & mask:
+                raise VerificationError(f"S{submission}: chunk {chunk} is empty, or overlaps another in M{memory}")
+            computed[memory] = computed.get(memory, 0) | mask
+            everywhere |= mask
+    if everywhere != element_mask(space, (space,)):
+        raise VerificationError(f"S{submission}: not every item is executed")
+
+
 def verify_instructions(oracle: Oracle, traces: Sequence[Trace]) -> None:
     shares = ReductionShares(oracle)
     ranks = [RankInstructions(oracle, trace, shares) for trace in traces]
@@ -309,6 +325,10 @@ def verify_instructions(oracle: Oracle, traces: Sequence[Trace]) -> None:
         rank.run()
     for submission, task in oracle.tasks.items():
         if isinstance(task, Kernel | HostTask) and all(trace.is_finished for trace in traces):
-            verify_tiling(submission, task, [chunk for rank in ranks for chunk in rank.chunks.get(submission, [])])
+            chunks = [chunk for rank in ranks for _, chunk in rank.chunks.get(submission, [])]
+            if isinstance(task, Kernel) and any(task.reach):
+                verify_replicated(submission, task, ranks)
+            else:
+                verify_tiling(submission, task, chunks)
     verify_transfers(oracle, [rank.transfers for rank in ranks])
     shares.check_obligations()

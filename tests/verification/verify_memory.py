@@ -55,7 +55,7 @@ class RankMemory:
         self.transfers = RankTransfers(trace)
         self.arrivals = self.transfers.arrivals
         self.awaited = AwaitedData(oracle, trace)
-        self.chunks: dict[int, list[FlatBox]] = {}
+        self.chunks: dict[int, list[tuple[int, FlatBox]]] = {}
         self.fences: set[int] = set()
         self.handlers: dict[str, Callable[[Record, int], None]] = {
             name: getattr(self, f"_replay_{name}") for name in REPLAYED_KINDS

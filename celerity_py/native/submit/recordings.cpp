@@ -79,7 +79,7 @@ const std::shared_ptr<const recorded_program>& recorded_tasks::program() {
 		std::vector<task> tasks;
 		tasks.reserve(entries.size());
 		for(const auto& known : entries) tasks.push_back(known.node);
-		m_program = std::make_shared<const recorded_program>(std::move(tasks));
+		m_program = std::make_shared<const recorded_program>(std::move(tasks), num_phases);
 	}
 	return m_program;
 }
@@ -96,13 +96,69 @@ std::shared_ptr<recorded_tasks> recorded_tasks::with(const std::vector<change>& 
 	return result;
 }
 
+std::shared_ptr<recorded_tasks> recorded_tasks::joined(const recorded_tasks& other, const std::vector<std::size_t>& behind) const {
+	auto result = std::make_shared<recorded_tasks>();
+	for(std::size_t i = 0; i < entries.size(); ++i) {
+		result->entries.push_back(entries[i]);
+		for(std::size_t k = 0; k < other.entries.size(); ++k) {
+			if(behind.at(k) != i) continue;
+			result->entries.push_back(other.entries[k]);
+			result->entries.back().node.geometry = entries[i].node.geometry;
+		}
+	}
+	return result;
+}
+
+std::uint32_t recorded_tasks::steps_of_halos() const {
+	const auto found = std::find_if(entries.begin(), entries.end(), [](const entry& each) { return each.node.geometry.recompute > 0; });
+	return found == entries.end() ? 0 : found->node.geometry.recompute;
+}
+
+std::shared_ptr<recorded_tasks> recorded_tasks::with(const std::vector<point>& reaches) const {
+	auto result = std::make_shared<recorded_tasks>();
+	for(const point& reach : reaches) {
+		result->entries.push_back(entries[result->entries.size() % entries.size()]);
+		result->entries.back().node.geometry.reach = reach;
+	}
+	result->num_phases = reaches.size() / entries.size();
+	return result;
+}
+
+deep_halos submitter::find_halos(const recorded_tasks& tasks) const {
+	std::vector<task> nodes;
+	for(const auto& known : tasks.entries) nodes.push_back(known.node);
+	return m_scheduler.find_halos(nodes);
+}
+
+std::shared_ptr<recorded_tasks> submitter::deepen(const recorded_tasks& tasks, const std::vector<point>& reaches, const nb::list& submissions) {
+	auto result = tasks.with(reaches);
+	for(std::size_t i = 0; i < result->entries.size(); ++i) {
+		auto& [node, launch] = result->entries[i];
+		const nb::object submission = submissions[i];
+		if(!submission.attr("fused").is_none()) launch = prepare_fused(submission, node);
+	}
+	return result;
+}
+
+void submitter::note_writes(const task& node) {
+	if(m_deep == nullptr) return;
+	const auto is_shared = [this](const buffer_id id) { return std::binary_search(m_deep->buffers.begin(), m_deep->buffers.end(), id); };
+	const bool writes = std::any_of(node.accesses.begin(), node.accesses.end(), [&](const buffer_access& access) {
+		return is_producer(access.mode) && is_shared(access.buffer);
+	}) || std::any_of(node.reductions.begin(), node.reductions.end(), [&](const auto& each) { return is_shared(each.buffer); });
+	if(writes) m_deep.reset();
+}
+
 void submitter::replay(recorded_tasks& tasks, const nb::list& submissions, const std::uint64_t times, const nb::handle frame) {
 	call now(*this, "replay()");
 	now.times = times;
 	const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
 	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())), times);
 	if(tasks.entries.empty()) return;
-	const std::uint64_t at_once = std::max(tasks_between_pauses / tasks.entries.size(), min_repetitions_between_pauses);
+	for(const auto& known : tasks.entries) {
+		if(m_deep != tasks.program()) note_writes(known.node);
+	}
+	const std::uint64_t at_once = std::max(tasks_between_pauses / tasks.tasks_per_repetition(), min_repetitions_between_pauses);
 	for(std::uint64_t done = 0; done < times; done += at_once) {
 		if(done > 0) pause();
 		now.repetition = done + 1;
@@ -113,22 +169,30 @@ void submitter::replay(recorded_tasks& tasks, const nb::list& submissions, const
 
 void submitter::submit_again(recorded_tasks& tasks, const nb::list& submissions, const std::uint32_t repetitions, const std::uint64_t site, call& now) {
 	std::vector<submission_table::repeated_task> repeated; // first, as renewing runs Python code
-	repeated.reserve(repetitions * tasks.entries.size());
+	const auto program = tasks.program();
+	const std::size_t phase = m_deep == program ? m_phase : 0;
+	const std::size_t size = tasks.tasks_per_repetition();
+	repeated.reserve(repetitions * size);
 	for(std::uint32_t repetition = 0; repetition < repetitions; ++repetition) {
-		for(std::size_t i = 0; i < tasks.entries.size(); ++i) {
+		const std::size_t first = program->phase_after(phase, repetition) * size;
+		for(std::size_t i = first; i < first + size; ++i) {
 			const auto& known = tasks.entries[i];
 			nb::object submission = nb::borrow(PyList_GET_ITEM(submissions.ptr(), static_cast<Py_ssize_t>(i)));
 			if(!known.node.reductions.empty()) submission = m_delegate.attr("renew")(submission);
 			repeated.push_back({std::move(submission), &known.launch, known.node.reductions.size()});
 		}
 	}
-	await_turn(now, repeated.front().submission, tasks.program()->lowest_queue, true);
+	await_turn(now, repeated.front().submission, program->lowest_queue, true);
 	std::uint64_t num_reductions = m_table.num_reductions();
-	std::uint64_t number = m_table.enter_again(repeated, tasks.program(), repetitions, site);
+	std::uint64_t number = m_table.enter_again(repeated, program, repetitions, phase, site);
+	if(program->num_phases > 1) {
+		m_deep = program;
+		m_phase = program->phase_after(phase, repetitions);
+	}
 	for(std::size_t i = 0; i < repeated.size(); ++i) {
 		const auto& each = repeated[i];
 		num_reductions += each.num_reductions;
-		const task& node = tasks.entries[i % tasks.entries.size()].node;
+		const task& node = tasks.entries[i % size].node;
 		if(each.num_reductions > 0) m_delegate.attr("note_reductions")(each.submission, num_reductions, node.priority);
 		if(node.kind == task_kind::device_kernel) ++m_num_repeated;
 	}

@@ -90,7 +90,7 @@ void submission_table::enter(const nb::handle submission, submitted_task&& submi
 }
 
 std::uint64_t submission_table::enter_again(const std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program,
-    const std::uint32_t repetitions, const std::uint64_t site) {
+    const std::uint32_t repetitions, const std::size_t phase, const std::uint64_t site) {
 	take_turn(tasks.front().submission);
 	const std::uint64_t first = m_scheduler.next_submission().value;
 	std::size_t num_reductions = 0;
@@ -102,7 +102,7 @@ std::uint64_t submission_table::enter_again(const std::span<const repeated_task>
 			if(each.launch->has_value()) m_executor->launches().add(submission_id(first + num_added - 1), native_launch(**each.launch));
 			num_reductions += each.num_reductions;
 		}
-		m_scheduler.replay(std::move(program), repetitions, site);
+		m_scheduler.replay(std::move(program), repetitions, phase, site);
 	} catch(...) {
 		while(num_added-- > 0) take_back(first + num_added, tasks[num_added].launch->has_value());
 		throw;

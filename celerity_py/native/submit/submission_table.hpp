@@ -43,10 +43,10 @@ class submission_table {
 		const std::optional<native_launch>* launch;
 		std::size_t num_reductions;
 	};
-	/// Repetitions of tasks that were entered before, from line `site`. Their buffers must live. Returns the number of the first task.
+	/// Repetitions of tasks that were entered before, from line `site`, beginning with `phase`. Their buffers must live. Returns the number of the first task.
 	/// Runs no Python code but that of the refuser.
 	std::uint64_t enter_again(std::span<const repeated_task> tasks, std::shared_ptr<const recorded_program> program, std::uint32_t repetitions,
-	    std::uint64_t site);
+	    std::size_t phase, std::uint64_t site);
 	/// Tells the observer of submits, if there is one, that the task with this number was entered.
 	void observe(std::uint64_t number, nanobind::handle submission, std::int64_t started_ns) const;
 	/// Several ranks would have to submit in the same order, but another thread has submitted since `next_submission` was `begun`.

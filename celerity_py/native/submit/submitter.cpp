@@ -248,6 +248,7 @@ void submitter::finish(call& now, work&& made) {
 	auto& record = submission_type::of(made.submission.ptr());
 	Py_XSETREF(record.context, current_context());
 	if(made.node.kind == task_kind::device_kernel && m_compares_values) made.node.values_digest = digest_values(record.args);
+	note_writes(made.node);
 	try {
 		if(is_recording()) {
 			enter_and_record(made, now.started_ns);

@@ -70,6 +70,10 @@ struct recorded_tasks {
 		std::optional<native_launch> launch;
 	};
 	std::vector<entry> entries;
+	/// Repetitions until the same tasks come again; `entries` has those of all of them.
+	std::size_t num_phases = 1;
+	std::size_t tasks_per_repetition() const { return entries.size() / num_phases; }
+	std::uint32_t steps_of_halos() const;
 
 	/// The tasks as the scheduler repeats them; made by the first replay.
 	const std::shared_ptr<const recorded_program>& program();
@@ -83,6 +87,10 @@ struct recorded_tasks {
 	};
 	/// The same tasks with other values: a program of its own, with templates and graphs of its own.
 	std::shared_ptr<recorded_tasks> with(const std::vector<change>& changes) const;
+	/// Of two recordings of one phase: the tasks of `other` behind tasks of this one, divided like them. `behind`: for each of `other` its place among these.
+	std::shared_ptr<recorded_tasks> joined(const recorded_tasks& other, const std::vector<std::size_t>& behind) const;
+	/// Of a recording of one phase: one with a phase per step. `reaches`: of each task in each step.
+	std::shared_ptr<recorded_tasks> with(const std::vector<point>& reaches) const;
 
   private:
 	std::shared_ptr<const recorded_program> m_program;
@@ -134,6 +142,10 @@ class submitter {
 	int traverse(visitproc visit, void* arg) const;
 	/// Of the plain arguments among the arguments that a submission keeps; 0 if they are not compared.
 	std::uint64_t digest_values(nanobind::handle kept_args) const;
+	/// Of a recording of one phase, whose buffers live.
+	deep_halos find_halos(const recorded_tasks& tasks) const;
+	/// See `recorded_tasks`. `submissions`: of each task in each step.
+	std::shared_ptr<recorded_tasks> deepen(const recorded_tasks& tasks, const std::vector<point>& reaches, const nanobind::list& submissions);
 
   private:
 	static constexpr std::size_t max_entries = 16; ///< they are compared one by one
@@ -190,11 +202,13 @@ class submitter {
 	std::int64_t m_busy_ns = 0;
 	std::int64_t m_blocked_ns = 0; ///< less the begins of the calls that are blocked
 	std::int64_t m_num_blocked = 0; ///< calls, of several threads
+	std::shared_ptr<const recorded_program> m_deep; ///< the program of several phases that was replayed last, if nothing has been written to its buffers since
+	std::size_t m_phase = 0; ///< of its next repetition
 	std::shared_ptr<recorded_tasks> m_recorded; ///< null: nothing is recorded
 	nanobind::object m_recorded_submissions, m_open_recording;
 	unsigned long m_recording_thread = 0;
 	std::vector<submit_memo::argument_kind> m_kinds; ///< of the call that is looked at; here for its memory
-	std::vector<nanobind::handle> m_hints;           ///< likewise
+	std::vector<nanobind::handle> m_hints; ///< likewise
 
 	/// Raises if the thread may not call.
 	void check_usable(const call& now);
@@ -202,6 +216,8 @@ class submitter {
 	/// Returns when the program may submit. Raises if it may not, or if another thread overtakes.
 	void await_turn(call& now, nanobind::handle submission, queue_priority priority, bool is_replay);
 	void enter_and_record(work& made, std::int64_t started_ns);
+	/// The task begins a new period of halos if it writes a buffer of the present one.
+	void note_writes(const task& node);
 	void submit_again(recorded_tasks& tasks, const nanobind::list& submissions, std::uint32_t repetitions, std::uint64_t site, call& now);
 	bool is_recording() const { return m_recorded != nullptr && PyThread_get_thread_ident() == m_recording_thread; }
 	bool is_inside();

@@ -20,11 +20,12 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 		int count = 0;
 		geometry.granularity = to_point(granularity, 1, count, "constrain");
 	}
-	const auto& [split, oversubscription, border, block, weights] = how;
+	const auto& [split, oversubscription, border, block, weights, recompute] = how;
 	geometry.split = static_cast<split_kind>(split);
 	geometry.oversubscription = oversubscription;
 	geometry.border = border;
 	geometry.block = block;
+	geometry.recompute = recompute;
 	if(!weights.is_none()) geometry.weights = nb::cast<std::vector<double>>(weights);
 	if(geometry.global.empty()) throw nb::value_error("the range of a kernel must not be empty");
 	for(std::size_t d = 0; d < 3; ++d) {
@@ -35,7 +36,7 @@ task_geometry make_geometry(const user_box& space, const nb::handle granularity,
 
 } // namespace
 
-division no_hints() { return {0, 1, 0, 0, nb::none()}; }
+division no_hints() { return {0, 1, 0, 0, nb::none(), 0}; }
 
 task make_kernel(const user_box& space, const nb::handle granularity, const division& how, const nb::handle reductions, const origin& from) {
 	task result;

@@ -16,8 +16,9 @@ namespace celerity::native {
 
 /// Digests that Python makes for comparisons between ranks: (of the code, of values or contents).
 using origin = std::tuple<std::uint64_t, std::uint64_t>;
-/// `celerity_py.hints.Division`: the kind of split by its place among SPLITS, chunks per device, items of borders, items per block, weights or None.
-using division = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t, nanobind::object>;
+/// `celerity_py.hints.Division`: the kind of split by its place among SPLITS, chunks per device, items of borders, items per block, weights or None, steps
+/// between exchanges of halos.
+using division = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t, nanobind::object, std::uint32_t>;
 
 /// Of a task without hints.
 division no_hints();

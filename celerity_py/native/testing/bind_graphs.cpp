@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Graph generation without threads or hardware, with everything recorded: for tests, and for people who want to look at a schedule.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
@@ -21,6 +23,7 @@
 #include "named_tuple.hpp"
 #include "scheduler/core/base/ensure.hpp"
 #include "scheduler/core/graphs/cut_choice.hpp"
+#include "scheduler/core/graphs/deep_halos.hpp"
 #include "scheduler/core/pipeline/scheduling_pipeline.hpp"
 #include "submit/task_building.hpp"
 #include "testing_bindings.hpp"
@@ -67,23 +70,40 @@ class graph_context final : public instruction_sink {
 		check();
 		m_buffers.erase(buffer_id(id));
 	}
-	std::uint64_t submit_task(task submitted) {
+	std::uint64_t submit_task(task submitted, const point& reach) {
 		if(submitted.kind == task_kind::device_kernel || submitted.kind == task_kind::host_task) {
 			const auto find_buffer = [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); };
 			choose_cuts(submitted, m_partition, find_buffer);
 			check_accesses(submitted, m_partition, find_buffer);
 		}
+		submitted.geometry.reach = reach;
 		submitted.submission = submission_id(++m_last_submission);
 		m_pipeline.submit(std::make_shared<task>(std::move(submitted)));
 		check();
 		return m_last_submission;
 	}
-	std::uint64_t replay(const std::shared_ptr<const recorded_program>& program, const std::uint32_t repetitions) {
+	std::uint64_t replay(const std::shared_ptr<const recorded_program>& program, const std::uint32_t repetitions, const std::size_t phase) {
 		const submission_id first(m_last_submission + 1);
-		m_last_submission += program->tasks.size() * repetitions;
-		m_pipeline.replay(program, first, repetitions, 0, false);
+		m_last_submission += program->tasks_per_repetition() * repetitions;
+		m_pipeline.replay(program, first, repetitions, phase, 0, false);
 		check();
 		return m_last_submission;
+	}
+	std::shared_ptr<recorded_program> record(std::vector<task> tasks, const std::vector<point>& reaches) const {
+		const auto find_buffer = [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); };
+		for(task& each : tasks) choose_cuts(each, m_partition, find_buffer);
+		if(reaches.empty()) return std::make_shared<recorded_program>(std::move(tasks));
+		std::vector<task> of_all_phases;
+		for(const point& reach : reaches) {
+			of_all_phases.push_back(tasks[of_all_phases.size() % tasks.size()]);
+			of_all_phases.back().geometry.reach = reach;
+		}
+		return std::make_shared<recorded_program>(std::move(of_all_phases), reaches.size() / tasks.size());
+	}
+	deep_halos find_halos(std::vector<task> tasks) const {
+		const auto find_buffer = [this](const buffer_id id) -> const buffer_info& { return m_buffers.at(id); };
+		for(task& each : tasks) choose_cuts(each, m_partition, find_buffer);
+		return plan_deep_halos(tasks, m_partition, find_buffer);
 	}
 	std::vector<box> chunks_for(const task& shape) const { return all_chunks(shape, m_partition); }
 	void flush() {
@@ -179,9 +199,28 @@ void bind_graphs(nb::module_& m) {
 	    .def("destroy_buffer", &graph_context::destroy_buffer, "buffer"_a)
 	    .def(
 	        "chunks_for", [](const graph_context& self, const task& node) { return with_dims(self.chunks_for(node), node.geometry.dims); }, "task"_a)
-	    .def("submit", &graph_context::submit_task, "task"_a)
+	    .def(
+	        "submit", [](graph_context& self, task node, const std::array<coordinate, 3>& reach) { return self.submit_task(std::move(node), point{reach}); },
+	        "task"_a, "reach"_a = std::array<coordinate, 3>{}, "reach: of a replicated execution, per dimension.")
+	    .def(
+	        "record",
+	        [](const graph_context& self, std::vector<task> tasks, const std::vector<std::array<coordinate, 3>>& reaches) {
+		        std::vector<point> taken;
+		        for(const auto& each : reaches) taken.push_back(point{each});
+		        return self.record(std::move(tasks), taken);
+	        },
+	        "tasks"_a, "reaches"_a, "A program of as many phases as there are reaches for each task, phase after phase.")
+	    .def(
+	        "find_halos",
+	        [](const graph_context& self, std::vector<task> tasks) {
+		        const auto found = self.find_halos(std::move(tasks));
+		        std::vector<std::array<coordinate, 3>> reaches;
+		        for(const point& each : found.reaches) reaches.push_back(each.v);
+		        return std::tuple(name_of(found.kind), reaches, found.growth, found.work);
+	        },
+	        "tasks"_a, "Of tasks that ask for deep halos: (kind of answer, reaches, growth of a share, work of all).")
 	    .def("replayed_batches", &graph_context::replayed_batches, "How many batches there were of each identity, in no order.")
-	    .def("replay", &graph_context::replay, "program"_a, "repetitions"_a, "Submits the tasks of the program again and again.")
+	    .def("replay", &graph_context::replay, "program"_a, "repetitions"_a, "phase"_a = 0, "Submits the tasks of the program again and again.")
 	    .def_prop_ro("expanded_repetitions", [](const graph_context& self) { return self.pipeline().counts().expanded_repetitions; })
 	    .def_prop_ro("repeated_tasks", [](const graph_context& self) { return self.pipeline().counts().repeated_tasks; })
 	    .def("next_submission", &graph_context::next_submission)

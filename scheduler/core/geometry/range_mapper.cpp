@@ -358,6 +358,16 @@ bool range_mapper::is_injective(const int kernel_dims, const int buffer_dims) co
 	return false;
 }
 
+std::optional<point> range_mapper::halo(const std::array<bool, 3>& is_cut) const {
+	if(m_kind == kind::one_to_one) return point{};
+	if(m_kind == kind::slice && m_options[at_option] == absent && !is_cut[static_cast<std::size_t>(m_params[0])]) return point{};
+	if(m_kind != kind::neighborhood) return std::nullopt;
+	for(std::size_t d = 0; wraps() && d < 3; ++d) {
+		if(is_cut[d] && (m_options[wrap_option] >> d & 1) != 0) return std::nullopt;
+	}
+	return m_params;
+}
+
 bool range_mapper::is_additive() const { return m_kind != kind::callable; }
 
 void range_mapper::add_to(digest& out) const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,9 @@ class range_mapper {
 	bool is_injective(int kernel_dims, int buffer_dims) const;
 	/// True if the mapping of the whole is the union of the mappings of the parts, for any split: all built-ins, but not callables.
 	bool is_additive() const;
+
+	/// By how many elements each chunk reaches beyond those of its own items, if that is the same for all chunks that are cut in these dimensions only.
+	std::optional<point> halo(const std::array<bool, 3>& is_cut) const;
 
 	/// Whether the buffer is periodic, in some dimension: the mapper goes on at the opposite side.
 	bool wraps() const { return m_kind == kind::neighborhood && m_options[wrap_option] != absent; }

@@ -163,7 +163,9 @@ std::vector<box> all_chunks(const task& node, const partition& parts) {
 }
 
 std::vector<accessed_chunk> local_accesses(const task& node, const partition& parts, const buffer_lookup& find_buffer) {
-	check_accesses(node, parts, find_buffer);
+	task of_shares = node;
+	of_shares.geometry.reach = point{};
+	check_accesses(of_shares, parts, find_buffer);
 	std::vector<accessed_chunk> result;
 	const divided_task divided(node, parts);
 	for(const box& chunk : divided.parts_of_own) {

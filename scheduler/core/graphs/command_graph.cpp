@@ -67,6 +67,7 @@ void command_graph_generator::validate() const {
 void command_graph_generator::update_shares(const task& node) {
 	if(node.kind != task_kind::fence && m_shares_valid && m_shares_of == node.geometry) return; // loops submit the same geometry again and again
 	m_shares = split_among_ranks(node, m_num_ranks);
+	if(node.geometry.is_replicated()) m_grown_shares = with_reach(node.geometry, m_shares);
 	m_shares_of = node.geometry;
 	m_shares_valid = node.kind != task_kind::fence;
 }
@@ -91,7 +92,7 @@ region command_graph_generator::map_access(const task& node, const buffer_access
 
 void command_graph_generator::collect_local_accesses(const task& node) {
 	m_local_accesses.clear();
-	const auto share = local_share();
+	const auto share = computed_by(m_local_rank.value);
 	if(share.empty()) return;
 	for(const auto& access : node.accesses) {
 		auto& buffer = m_buffers.at(access.buffer);
@@ -137,7 +138,7 @@ void command_graph_generator::resolve_pending_reduction(const std::shared_ptr<co
 	for(std::size_t i = 0; i < m_shares.size(); ++i) {
 		bool reads = false;
 		for(const auto& access : node->accesses) {
-			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, m_shares.of(i)).empty();
+			reads |= access.buffer == buffer.info.id && is_consumer(access.mode) && !map_access(*node, access, buffer, computed_by(i)).empty();
 		}
 		for(const auto& reduction : node->reductions) reads |= reduction.buffer == buffer.info.id && reduction.include_current && i == m_shares.first();
 		if(reads) participants.emplace_back(static_cast<std::uint32_t>(i));
@@ -207,7 +208,7 @@ void command_graph_generator::collect_pushes(const task& node, const buffer_acce
 	small_vector<rank_id, 16> targets;
 	for(std::size_t r = 0; r < m_shares.size(); ++r) {
 		if(r == m_local_rank.value) continue;
-		region needed = map_access(node, access, buffer, m_shares.of(r));
+		region needed = map_access(node, access, buffer, computed_by(r));
 		if(!needed.bounding_box().overlaps(owned)) continue; // keeps the cost per remote rank in the tens of nanoseconds
 		if(!targets.empty() && needed != needed_by_all) {
 			collect_push(buffer, std::span(targets.data(), targets.size()), needed_by_all, push);
@@ -276,6 +277,22 @@ void command_graph_generator::generate_execution(const std::shared_ptr<const tas
 	if(local_share().empty()) return;
 	const bool is_fence = node->kind == task_kind::fence;
 	emit(node, is_fence ? command_operation(fence_command{}) : local_execution(), m_local_accesses, false, out);
+	if(node->geometry.is_replicated() && m_num_ranks > 1) mark_replicated(*node);
+}
+
+void command_graph_generator::mark_replicated(const task& node) {
+	for(std::size_t i = 0; i < node.accesses.size(); ++i) {
+		const auto& access = node.accesses[i];
+		if(!is_producer(access.mode)) continue;
+		auto& buffer = *m_local_accesses[i].buffer;
+		const region own = map_access(node, access, buffer, local_share());
+		buffer.local.modify(region_difference(m_local_accesses[i].where, own), [](local_state& state) { state.is_replicated = true; });
+		for(std::size_t r = 0; r < m_shares.size(); ++r) {
+			if(r == m_local_rank.value || m_shares.of(r).empty()) continue;
+			const region held = region_intersection(own, map_access(node, access, buffer, computed_by(r)));
+			buffer.local.modify(held, [=](local_state& state) { state.holders.add(rank_id(static_cast<std::uint32_t>(r))); });
+		}
+	}
 }
 
 void command_graph_generator::finish_reductions(const task& node) {

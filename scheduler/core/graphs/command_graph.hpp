@@ -129,6 +129,7 @@ class command_graph_generator {
 
 	// Scratch, kept to avoid allocation per task.
 	rank_shares m_shares;
+	rank_shares m_grown_shares; ///< of a replicated execution: with what each rank computes of others
 	task_geometry m_shares_of;
 	bool m_shares_valid = false;
 	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's share; empty if it has none
@@ -147,6 +148,8 @@ class command_graph_generator {
 	void add_push(buffer_state& buffer, std::span<const rank_id> targets, const region& sent, push_command& push);
 	void generate_await_pushes(const std::shared_ptr<const task>& node, std::vector<command>& out);
 	void generate_execution(const std::shared_ptr<const task>& node, std::vector<command>& out);
+	/// The rank with the share owns an element that several ranks have computed. The others hold copies.
+	void mark_replicated(const task& node);
 	void finish_reductions(const task& node);
 	void mark_stale(const task& node);
 	void generate_epoch_or_horizon(const std::shared_ptr<const task>& node, std::vector<command>& out);
@@ -155,6 +158,8 @@ class command_graph_generator {
 	region map_access(const task& node, const buffer_access& access, const buffer_state& buffer, std::span<const box> share) const;
 	const box& owned_bounds(buffer_state& buffer) const;
 	std::span<const box> local_share() const { return m_shares.of(m_local_rank.value); }
+	/// The items that a rank computes of the current task. All ranks know them of each other, so that only the owner of an element decides who gets it.
+	std::span<const box> computed_by(const std::size_t rank) const { return m_shares_of.is_replicated() ? m_grown_shares.of(rank) : m_shares.of(rank); }
 	/// Of reductions: this rank, and no other one, adds the current value.
 	bool adds_current_value() const { return m_local_rank.value == m_shares.first(); }
 	execution_command local_execution() const;

@@ -61,13 +61,6 @@ std::vector<double> weights_of_ranks(const std::vector<double>& weights, const s
 	return sums;
 }
 
-/// The i-th box is the share of device i, which may be empty.
-box_vector split_among_whole_devices(const task_geometry& geometry, const box& share, const partition& parts) {
-	const std::size_t count = parts.num_devices;
-	if(geometry.weights.size() != parts.num_ranks * count) return split_evenly(geometry, share, count);
-	return split_by_weights(share, geometry.granularity, std::span(&geometry.weights[parts.local_rank.value * count], count));
-}
-
 /// Of a cyclic split: which of `count` takes the first block.
 std::size_t turn_of_first_block(const task_geometry& geometry, const std::size_t count) {
 	const coordinate number = first_block_number(geometry.global, geometry.granularity, geometry.block);
@@ -76,6 +69,34 @@ std::size_t turn_of_first_block(const task_geometry& geometry, const std::size_t
 }
 
 } // namespace
+
+box_vector shares_of_devices(const task_geometry& geometry, const box& share, const partition& parts) {
+	const std::size_t count = parts.num_devices;
+	if(geometry.dims == 0 || count == 1) return {share};
+	if(geometry.weights.size() != parts.num_ranks * count) return split_evenly(geometry, share, count);
+	return split_by_weights(share, geometry.granularity, std::span(&geometry.weights[parts.local_rank.value * count], count));
+}
+
+box with_reach(const task_geometry& geometry, const box& share) {
+	if(share.empty()) return share;
+	point low = share.min();
+	point high = share.max();
+	for(std::size_t d = 0; d < 3; ++d) {
+		low[d] -= geometry.reach[d];
+		high[d] += geometry.reach[d];
+	}
+	return intersection(box(low, high), geometry.global);
+}
+
+rank_shares with_reach(const task_geometry& geometry, const rank_shares& shares) {
+	rank_shares grown;
+	for(std::size_t rank = 0; rank < shares.size(); ++rank) {
+		box_vector chunks;
+		for(const box& share : shares.of(rank)) chunks.push_back(with_reach(geometry, share));
+		grown.add_share(chunks);
+	}
+	return grown;
+}
 
 void rank_shares::add_share(const std::span<const box> chunks) {
 	m_chunks.append(chunks);
@@ -133,19 +154,22 @@ void split_among_devices(const task& node, const std::span<const box> share, con
 	}
 	const bool can_split = geometry.dims > 0;
 	const box& whole = share.front();
-	const box_vector shares = can_split && parts.num_devices > 1 ? split_among_whole_devices(geometry, whole, parts) : box_vector{whole};
+	const box_vector shares = shares_of_devices(geometry, whole, parts);
 	const bool can_cut = can_split && node.reductions.empty();
 	const std::size_t num_parts = can_cut ? geometry.oversubscription : 1;
 	for(std::size_t d = 0; d < shares.size(); ++d) {
 		const memory_id memory = memory_of_device(d);
 		if(shares[d].empty()) continue;
+		const std::size_t first = out.size();
+		const box computed = with_reach(geometry, shares[d]);
 		if(can_cut && geometry.border > 0) {
-			cut_borders(geometry, shares[d], memory, out);
+			cut_borders(geometry, computed, memory, out);
 		} else if(num_parts <= 1) {
-			out.push_back({shares[d], memory});
+			out.push_back({computed, memory});
 		} else {
-			for(const box& part : split_evenly(geometry, shares[d], num_parts)) out.push_back({part, memory});
+			for(const box& part : split_evenly(geometry, computed, num_parts)) out.push_back({part, memory});
 		}
+		for(std::size_t i = first; geometry.is_replicated() && i < out.size(); ++i) out[i].share = shares[d];
 	}
 }
 

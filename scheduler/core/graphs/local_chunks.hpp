@@ -71,16 +71,24 @@ region map_chunks(const std::span<const box> chunks, const Map& map) {
 /// The same on every rank.
 rank_shares split_among_ranks(const task& node, std::size_t num_ranks);
 
+/// A share, which may be empty, with the borders of other shares that a replicated execution computes as well.
+box with_reach(const task_geometry& geometry, const box& share);
+rank_shares with_reach(const task_geometry& geometry, const rank_shares& shares);
+
 /// A part of a rank's share, and the memory in which it runs.
 struct local_chunk {
 	box chunk;
 	memory_id memory;
 	bool is_border = false; ///< other devices wait for its results
+	box share{};            ///< of a replicated execution: the share of the device. What lies beyond it is computed in other memories as well
 };
 
+/// The i-th box is the share of device i in a rank's share, which is one box. It may be empty.
+box_vector shares_of_devices(const task_geometry& geometry, const box& share, const partition& parts);
+
 /// Divides a rank's share of a task among its devices. The blocks of a cyclic split go to the devices in turns, by their numbers. In all other splits the share
-/// is one box, and so is the share of each device. It is then divided into oversubscribed parts, or into borders and the interior that they enclose, borders
-/// first. Host tasks stay whole. So do the shares of tasks with reductions: a device has one place for partial results, so its chunks would take turns.
+/// is one box, and so is the share of each device. With the reach of a replicated execution, it is then divided into oversubscribed parts, or into borders and
+/// the interior that they enclose, borders first. So each item runs once per memory. Host tasks stay whole. So do the shares of tasks with reductions: a device has one place for partial results, so its chunks would take turns.
 void split_among_devices(const task& node, std::span<const box> share, const partition& parts, std::vector<local_chunk>& out);
 
 } // namespace celerity

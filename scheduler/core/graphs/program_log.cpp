@@ -48,6 +48,10 @@ std::uint64_t digest_without_values(const task& node, const std::size_t num_rank
 	out.add(static_cast<std::uint64_t>(geometry.block));
 	out.add(geometry.weights.size());
 	for(const double weight : geometry.weights) out.add(std::bit_cast<std::uint64_t>(weight));
+	if(geometry.recompute > 0) {
+		out.add(geometry.recompute);
+		out.add(geometry.reach);
+	}
 	out.add(node.fence_box);
 	out.add(node.side_effects.size());
 	for(const host_object_id object : node.side_effects) out.add(object.value);
@@ -165,6 +169,8 @@ std::string division_of(const task& node) {
 	if(geometry.split != split_kind::rows) add(name_of(geometry.split) + arguments_of(geometry));
 	if(geometry.oversubscription > 1) add("oversubscribe(" + std::to_string(geometry.oversubscription) + ")");
 	if(geometry.border > 0) add("borders of " + std::to_string(geometry.border));
+	if(geometry.recompute > 0) add("recompute(" + std::to_string(geometry.recompute) + ")");
+	if(geometry.is_replicated()) add("with borders of other shares, of " + to_string(geometry.reach, geometry.dims));
 	if(geometry.granularity != point{{1, 1, 1}}) add("constrain=" + to_string(geometry.granularity, geometry.dims));
 	return text;
 }

@@ -40,10 +40,12 @@ void instruction_graph_generator::compile_execution(const command_phase& now, co
 	for(std::size_t r = 0; r < node.reductions.size(); ++r) satisfy_once(node.accesses.size() + r, node.reductions[r].buffer);
 
 	auto reductions = prepare_local_reductions(now, node, execution, plan);
+	small_vector<instruction_id, 16> kernels;
 	for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
-		emit_chunk(now, node, plan, c);
+		kernels.push_back(emit_chunk(now, node, plan, c));
 		for(auto& local : reductions) collect_partial(now, local, plan.chunks[c].memory);
 	}
+	if(node.geometry.is_replicated()) share_results(node, plan, {kernels.data(), kernels.size()});
 	for(auto& local : reductions) {
 		auto& buffer = m_memory.at(local.reduction->buffer);
 		if(local.num_partials > 1) emit_reduce(now, buffer, *local.reduction, *local.gather, local.num_collected, !execution.is_partial);
@@ -116,8 +118,8 @@ access_binding instruction_graph_generator::bind(instruction_builder& execution,
 	return binding;
 }
 
-void instruction_graph_generator::emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, const std::size_t chunk_index) {
-	const auto& [chunk, memory, is_border] = plan.chunks[chunk_index];
+instruction_id instruction_graph_generator::emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, const std::size_t chunk_index) {
+	const auto& [chunk, memory, is_border, share] = plan.chunks[chunk_index];
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
 	m_bound_parts.clear();
@@ -136,9 +138,28 @@ void instruction_graph_generator::emit_chunk(const command_phase& now, const tas
 	const auto accesses = m_history.nodes().copy(m_access_bindings);
 	if(node.kind == task_kind::device_kernel) {
 		const auto reductions = m_history.nodes().copy(m_reduction_bindings);
-		execution.emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions, is_border}, priorities::kernel);
-	} else {
-		execution.emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel);
+		return execution.emit(device_kernel_instruction{device_of(memory), node.submission, chunk, accesses, reductions, is_border}, priorities::kernel);
+	}
+	return execution.emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel);
+}
+
+void instruction_graph_generator::share_results(const task& node, const execution_plan& plan, const std::span<const instruction_id> kernels) {
+	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
+		const auto& access = node.accesses[a];
+		if(!is_producer(access.mode)) continue;
+		auto& buffer = m_memory.at(access.buffer);
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
+			const auto& part = plan.chunks[c];
+			const region own =
+			    access.mapper.map(intersection(part.chunk, part.share), node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
+			buffer.contents.modify(own, [&](content_state& state) {
+				state.origin = kernels[c];
+				state.origin_memory = part.memory;
+			});
+		}
+		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
+			buffer.contents.modify(plan.accessed(a, c), [&](content_state& state) { state.up_to_date |= bit_of(plan.chunks[c].memory); });
+		}
 	}
 }
 

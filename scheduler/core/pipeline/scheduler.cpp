@@ -103,11 +103,12 @@ submission_id scheduler::submit(task&& submitted) {
 	return result;
 }
 
-submission_id scheduler::replay(std::shared_ptr<const recorded_program> program, const std::uint32_t repetitions, const std::uint64_t site) {
+submission_id scheduler::replay(std::shared_ptr<const recorded_program> program, const std::uint32_t repetitions, const std::size_t phase,
+    const std::uint64_t site) {
 	const submission_id first = next_submission();
-	const std::uint64_t num_tasks = program->tasks.size() * repetitions;
+	const std::uint64_t num_tasks = program->tasks_per_repetition() * repetitions;
 	const queue_priority queue = program->lowest_queue;
-	m_pace.note_newest(queue, push(replay_event{std::move(program), first, repetitions, site}, num_tasks));
+	m_pace.note_newest(queue, push(replay_event{std::move(program), first, repetitions, phase, site}, num_tasks));
 	m_last_submission += num_tasks;
 	return first;
 }
@@ -324,16 +325,19 @@ void scheduler::note_planned(const scheduling_pipeline& pipeline, const std::uin
 }
 
 void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
-	if(m_rest.repetitions > 0 && m_rest.program == event.program && m_rest.site == event.site) {
+	const bool goes_on = m_rest.program == event.program && event.program->phase_after(m_rest.phase, m_rest.repetitions) == event.phase;
+	if(m_rest.repetitions > 0 && goes_on && m_rest.site == event.site) {
 		event.first = m_rest.first;
+		event.phase = m_rest.phase;
 		event.repetitions += m_rest.repetitions;
 	} else {
 		finish_replay(pipeline);
 	}
-	const auto planned = pipeline.replay(event.program, event.first, event.repetitions, event.site, true);
-	const std::uint64_t num_tasks = event.program->tasks.size() * planned;
+	const auto planned = pipeline.replay(event.program, event.first, event.repetitions, event.phase, event.site, true);
+	const std::uint64_t num_tasks = event.program->tasks_per_repetition() * planned;
 	m_rest = std::move(event);
 	m_rest.first.value += num_tasks;
+	m_rest.phase = m_rest.program->phase_after(m_rest.phase, planned);
 	m_rest.repetitions -= planned;
 	m_pace.note_handed_over(m_rest.program->lowest_queue, pipeline.counts().instructions);
 	note_planned(pipeline, num_tasks);
@@ -342,9 +346,9 @@ void scheduler::replay(scheduling_pipeline& pipeline, replay_event&& event) {
 void scheduler::finish_replay(scheduling_pipeline& pipeline) {
 	if(m_rest.repetitions == 0) return;
 	const auto rest = std::exchange(m_rest, {});
-	pipeline.replay(rest.program, rest.first, rest.repetitions, rest.site, false);
+	pipeline.replay(rest.program, rest.first, rest.repetitions, rest.phase, rest.site, false);
 	m_pace.note_handed_over(rest.program->lowest_queue, pipeline.counts().instructions);
-	note_planned(pipeline, rest.program->tasks.size() * rest.repetitions);
+	note_planned(pipeline, rest.program->tasks_per_repetition() * rest.repetitions);
 }
 
 void scheduler::finish_replay_without_input(scheduling_pipeline& pipeline) {

@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "vocabulary/trace_recorder.hpp"
 #include "graphs/access_checks.hpp"
 #include "graphs/cut_choice.hpp"
+#include "graphs/deep_halos.hpp"
 #include "batch_hold.hpp"
 #include "graph_log.hpp"
 #include "pacing.hpp"
@@ -70,10 +72,13 @@ class scheduler {
 	void destroy_buffer(buffer_id id, std::uint64_t num_bytes);
 	/// Chooses the cuts that the hints of a task leave open. `submit` does the same; a recording needs it before.
 	void choose_cuts(task& node) const;
+	/// Of tasks whose cuts are chosen. The buffers must live.
+	deep_halos find_halos(const std::span<const task> tasks) const { return plan_deep_halos(tasks, m_partition, m_find_buffer); }
 	/// Checks the accesses, then enqueues. Throws access_pattern_error with nothing changed.
 	submission_id submit(task&& submitted);
-	/// Likewise for repetitions of tasks that `submit` has checked, from line `site`. Returns the number of the first task. The buffers must live.
-	submission_id replay(std::shared_ptr<const recorded_program> program, std::uint32_t repetitions, std::uint64_t site);
+	/// Likewise for repetitions of tasks that `submit` has checked, from line `site`, beginning with `phase`. Returns the number of the first task. The buffers
+	/// must live.
+	submission_id replay(std::shared_ptr<const recorded_program> program, std::uint32_t repetitions, std::size_t phase, std::uint64_t site);
 	submission_id next_submission() const { return submission_id(m_last_submission + 1); }
 	std::vector<box> chunks_for(const task& node) const { return all_chunks(node, m_partition); }
 	/// What the chunks of this rank's devices access. Throws access_pattern_error.
@@ -119,6 +124,7 @@ class scheduler {
 		std::shared_ptr<const recorded_program> program;
 		submission_id first;
 		std::uint32_t repetitions = 0;
+		std::size_t phase = 0; ///< of the first one
 		std::uint64_t site = 0;
 	};
 	struct buffer_event {

@@ -57,12 +57,12 @@ class scheduling_pipeline : private planner {
 	void create_buffer(const buffer_info& info);
 	void destroy_buffer(buffer_id id);
 	void submit(std::shared_ptr<task> submitted);
-	/// Like submits of all tasks of the program so many times; the first one has number `first`, and all come from line `site`. `may_leave_rest`: the last
+	/// Like submits of all tasks of the program so many times, beginning with `phase`; the first one has number `first`, and all come from line `site`. `may_leave_rest`: the last
 	/// repetitions are left if they end no period of a template. Returns the number of repetitions that are planned.
 	std::uint32_t replay(const std::shared_ptr<const recorded_program>& program, const submission_id first, const std::uint32_t repetitions,
-	    const std::uint64_t site, const bool may_leave_rest) {
+	    const std::size_t phase, const std::uint64_t site, const bool may_leave_rest) {
 		m_loops.leave();
-		return m_replayer.replay(program, first, repetitions, site, may_leave_rest);
+		return m_replayer.replay(program, first, repetitions, phase, site, may_leave_rest);
 	}
 	/// What plain loops have repeated and hold back, which is handed over from there.
 	loop_batches& batches() { return m_loops.batches(); }

@@ -34,7 +34,7 @@ bool starts_behind_stop(const replay_template& made) {
 
 } // namespace
 
-recorded_program::recorded_program(std::vector<task> recorded) : tasks(std::move(recorded)) {
+recorded_program::recorded_program(std::vector<task> recorded, const std::size_t phases) : tasks(std::move(recorded)), num_phases(phases) {
 	lowest_queue = tasks.empty() ? 0 : max_queue_priority;
 	for(const auto& node : tasks) {
 		for(const auto& access : node.accesses) buffers.push_back(access.buffer);
@@ -117,7 +117,7 @@ void replay_memory::make_current(const std::size_t place) {
 }
 
 void replay_memory::add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, const instruction_id settled,
-    std::shared_ptr<const task> stop) {
+    const std::size_t phase, std::shared_ptr<const task> stop) {
 	m_program = program;
 	auto plan = std::exchange(m_draft, nullptr);
 	if(plan != nullptr && !plan->is_repeatable) {
@@ -126,8 +126,8 @@ void replay_memory::add_state(const std::shared_ptr<const recorded_program>& pro
 	}
 	find_known();
 	const bool is_stop = stop != nullptr;
-	if(m_states.size() == max_states) m_states.erase(m_states.begin());
-	m_states.push_back({m_next_state, now, std::move(plan), std::move(stop)});
+	if(m_states.size() == max_states * program->num_phases) m_states.erase(m_states.begin());
+	m_states.push_back({m_next_state, now, std::move(plan), std::move(stop), phase});
 	// A known template that starts here has other numbers of repetitions before its stops: these have been planned.
 	if(m_current == nullptr || (is_stop && m_current->has_stops)) find_period(now, settled);
 	if(m_current != nullptr) {
@@ -153,7 +153,8 @@ void replay_memory::find_period(const plan_position& now, const instruction_id s
 		if(m_states[first].state != m_next_state) continue;
 		auto made = make_template(first, now, settled);
 		const auto is_whole = [&](const template_leg& leg) {
-			return leg.plan->instructions.size() == leg.length.instructions && leg.length.submissions == (leg.stop == nullptr ? m_program->tasks.size() : 1);
+			return leg.plan->instructions.size() == leg.length.instructions
+			       && leg.length.submissions == (leg.stop == nullptr ? m_program->tasks_per_repetition() : 1);
 		};
 		if(!std::all_of(made.legs.begin(), made.legs.end(), is_whole)) return;
 		if(!starts_behind_stop(made)) continue; // the same period has another start, too
@@ -176,7 +177,7 @@ replay_template replay_memory::make_template(const std::size_t first, const plan
 	for(std::size_t i = first + 1; i < m_states.size(); ++i) {
 		const auto& seen = m_states[i];
 		const auto length = seen.at - m_states[i - 1].at;
-		made.legs.push_back({seen.plan, seen.stop, begin, length, 0});
+		made.legs.push_back({seen.plan, seen.stop, begin, length, 0, m_states[i - 1].phase});
 		begin = begin + length;
 		made.has_stops |= seen.stop != nullptr;
 		made.num_horizons += seen.plan->num_horizons;
@@ -214,7 +215,8 @@ void replay_memory::validate() const {
 	ensure(m_current != nullptr || (next_leg == 0 && ahead == plan_position()), "only a current template has been expanded");
 	ensure(m_current == nullptr || m_current == m_templates.back().known, "the current template is the one used last");
 	ensure(m_current == nullptr || next_leg < m_current->legs.size(), "the next leg belongs to the current template");
-	ensure(m_templates.size() <= max_templates && m_states.size() <= max_states, "templates and states are bounded");
+	const std::size_t most_states = m_program == nullptr ? max_states : max_states * m_program->num_phases;
+	ensure(m_templates.size() <= max_templates && m_states.size() <= most_states, "templates and states are bounded");
 	for(const auto& [known, num_misses, identities] : m_templates) {
 		plan_position end;
 		for(const auto& leg : known->legs) {

@@ -23,11 +23,15 @@ namespace celerity {
 
 /// The tasks that a replay repeats.
 struct recorded_program {
-	std::vector<task> tasks;         ///< without numbers
+	std::vector<task> tasks;         ///< without numbers; of all phases
+	std::size_t num_phases = 1;      ///< repetitions until the same tasks come again. Those of a phase differ from others by their reach only
 	std::vector<buffer_id> buffers;  ///< that they access, each once
 	queue_priority lowest_queue = 0; ///< of the tasks
 
-	explicit recorded_program(std::vector<task> recorded);
+	explicit recorded_program(std::vector<task> recorded, std::size_t phases = 1);
+	std::size_t tasks_per_repetition() const { return tasks.size() / num_phases; }
+	std::span<const task> repetition(const std::size_t phase) const { return std::span(tasks).subspan(phase * tasks_per_repetition(), tasks_per_repetition()); }
+	std::size_t phase_after(const std::size_t phase, const std::uint64_t repetitions) const { return (phase + repetitions) % num_phases; }
 };
 
 /// The plan of one repetition, or of one stop. Owns all data that its instructions refer to.
@@ -61,6 +65,7 @@ struct template_leg {
 	plan_position length;
 	/// The number of repetitions from this one to the next stop or, without stops, to the end of the period.
 	std::uint32_t num_repetitions = 0;
+	std::size_t phase = 0; ///< of the repetition
 };
 
 /// A period of repetitions and stops. The program and the ids of a repetition or stop are the same in each period, apart from the start of the period.
@@ -99,7 +104,9 @@ class replay_memory {
 	/// after more. Returns whether there is such a template, or nothing to choose.
 	bool choose_for(std::uint32_t repetitions);
 	/// The next state is one in which no template starts.
-	void begin_states(program_state&& state, const plan_position& now) { m_states.assign(1, {std::move(state), now, nullptr, nullptr}); }
+	void begin_states(program_state&& state, const plan_position& now, const std::size_t phase) {
+		m_states.assign(1, {std::move(state), now, nullptr, nullptr, phase});
+	}
 
 	/// Whether there is anything to forget.
 	bool is_replaying() const { return m_program != nullptr; }
@@ -119,8 +126,8 @@ class replay_memory {
 		m_next_state.clear();
 		return m_next_state;
 	}
-	/// Planning a repetition, or a stop, has led to the next state at this position.
-	void add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, instruction_id settled,
+	/// Planning a repetition, or a stop, has led to the next state at this position. `phase`: of the next repetition.
+	void add_state(const std::shared_ptr<const recorded_program>& program, const plan_position& now, instruction_id settled, std::size_t phase,
 	    std::shared_ptr<const task> stop = nullptr);
 	const std::shared_ptr<const recorded_program>& program() const { return m_program; }
 	/// The program does not go on as the template does. The ids up to `last_task` are in use.
@@ -140,6 +147,7 @@ class replay_memory {
 		plan_position at;
 		std::shared_ptr<const recorded_plan> plan; ///< null: neither
 		std::shared_ptr<const task> stop;          ///< null: a repetition
+		std::size_t phase = 0;                     ///< of the next repetition
 	};
 	struct kept_template {
 		std::shared_ptr<const replay_template> known;

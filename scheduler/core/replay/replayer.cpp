@@ -53,7 +53,7 @@ void replayer::plan_again(const replay_template& known, const std::size_t num_le
 			node->submission = first;
 			m_planner.plan(std::move(node));
 		} else {
-			plan_repetition(*known.program, first, 0);
+			plan_repetition(*known.program, first, 0, known.legs[i].phase);
 		}
 	}
 	m_is_catching_up = false;
@@ -73,10 +73,12 @@ void replayer::leave() {
 }
 
 std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& program, const submission_id first, const std::uint32_t repetitions,
-    const std::uint64_t site, const bool may_leave_rest) {
+    const std::size_t phase, const std::uint64_t site, const bool may_leave_rest) {
+	if(phase != m_phase) end_replay();
 	m_repeated = program;
+	m_phase = phase;
 	std::uint32_t done = 0;
-	const auto next = [&] { return submission_id(first.value + done * program->tasks.size()); };
+	const auto next = [&] { return submission_id(first.value + done * program->tasks_per_repetition()); };
 	while(done < repetitions) {
 		if(m_memory.current() != nullptr && m_memory.current()->program != program) end_replay();
 		const bool is_searching = m_uses_templates && m_memory.is_searching(*program);
@@ -84,12 +86,13 @@ std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& pr
 		if(!m_memory.choose_for(repetitions - done)) {
 			auto state = m_memory.current()->state;
 			catch_up();
-			m_memory.begin_states(std::move(state), position());
+			m_memory.begin_states(std::move(state), position(), m_phase);
 		}
 		if(const auto known = m_memory.current()) {
 			if(is_next(next()) && !(is_searching && m_memory.prefers_search(done))) {
 				if(const auto expanded = expand(*known, repetitions - done, site); expanded > 0) {
 					done += expanded;
+					m_phase = program->phase_after(m_phase, expanded);
 					continue;
 				}
 				if(may_leave_rest && !known->has_stops) break;
@@ -97,8 +100,9 @@ std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& pr
 			catch_up();
 		}
 		if(is_searching) m_memory.begin_draft();
-		plan_repetition(*program, next(), site);
+		plan_repetition(*program, next(), site, m_phase);
 		++done;
+		m_phase = program->phase_after(m_phase, 1);
 		if(is_searching) {
 			look_for_template(program);
 		} else {
@@ -109,10 +113,11 @@ std::uint32_t replayer::replay(const std::shared_ptr<const recorded_program>& pr
 	return done;
 }
 
-void replayer::plan_repetition(const recorded_program& program, const submission_id first, const std::uint64_t site) {
+void replayer::plan_repetition(const recorded_program& program, const submission_id first, const std::uint64_t site, const std::size_t phase) {
 	const bool was_repeating = std::exchange(m_is_repeating, true);
-	for(std::size_t i = 0; i < program.tasks.size(); ++i) {
-		auto node = std::make_shared<task>(program.tasks[i]);
+	const auto tasks = program.repetition(phase);
+	for(std::size_t i = 0; i < tasks.size(); ++i) {
+		auto node = std::make_shared<task>(tasks[i]);
 		node->submission = submission_id(first.value + i);
 		node->site = site;
 		m_planner.plan(std::move(node));
@@ -123,6 +128,7 @@ void replayer::plan_repetition(const recorded_program& program, const submission
 bool replayer::read_state(const std::span<const buffer_id> buffers) {
 	if(m_planner.is_holding_back()) return false;
 	auto& state = m_memory.next_state();
+	state.push_back(m_phase);
 	state_reader reader(state, position());
 	m_graphs.read_state(reader, buffers);
 	return true;
@@ -130,7 +136,7 @@ bool replayer::read_state(const std::span<const buffer_id> buffers) {
 
 void replayer::look_for_template(const std::shared_ptr<const recorded_program>& program, std::shared_ptr<const task> stop) {
 	if(read_state(program->buffers)) {
-		m_memory.add_state(program, position(), m_graphs.instructions.settled(), std::move(stop));
+		m_memory.add_state(program, position(), m_graphs.instructions.settled(), m_phase, std::move(stop));
 	} else {
 		m_memory.forget_states();
 	}

@@ -41,8 +41,8 @@ class replayer {
 	replayer& operator=(const replayer&) = delete;
 
 	/// As scheduling_pipeline::replay.
-	std::uint32_t replay(const std::shared_ptr<const recorded_program>& program, submission_id first, std::uint32_t repetitions, std::uint64_t site,
-	    bool may_leave_rest);
+	std::uint32_t replay(const std::shared_ptr<const recorded_program>& program, submission_id first, std::uint32_t repetitions, std::size_t phase,
+	    std::uint64_t site, bool may_leave_rest);
 	/// Carries out a submitted task if it is a stop of the present replay. Otherwise returns false: the replay has ended, and the task is to be planned.
 	bool take(const std::shared_ptr<task>& submitted);
 	/// Other work than a replay and its stops follows.
@@ -76,6 +76,7 @@ class replayer {
 	bool m_is_catching_up = false;
 	bool m_is_repeating = false;
 	std::shared_ptr<const recorded_program> m_repeated; ///< the latest one, if only stops have come after its replay
+	std::size_t m_phase = 0;                            ///< of its next repetition, if the program goes on
 	plan_repeater m_repeater;
 
 	/// Something else than a repetition of a recording is about to be planned.
@@ -85,7 +86,7 @@ class replayer {
 	/// The graphs learn of the legs that have been expanded.
 	void catch_up();
 	void plan_again(const replay_template& known, std::size_t num_legs);
-	void plan_repetition(const recorded_program& program, submission_id first, std::uint64_t site);
+	void plan_repetition(const recorded_program& program, submission_id first, std::uint64_t site, std::size_t phase);
 	void look_for_template(const std::shared_ptr<const recorded_program>& program, std::shared_ptr<const task> stop = nullptr);
 	bool read_state(std::span<const buffer_id> buffers);
 	/// Expands some of the next repetitions, if the template goes on with repetitions. Returns their number.

@@ -73,6 +73,11 @@ struct task_geometry {
 	cut_costs costs = cut_rows;         ///< of `rows` that are too few, and of `split_auto`; see choose_cuts()
 	coordinate block = 0;               ///< of a cyclic split: items of dimension 0 per block
 	std::vector<double> weights;        ///< of a weighted split: one per rank, or one per device of all ranks
+	std::uint32_t recompute = 0;        ///< steps from one exchange of halos to the next, if the program asks for it; else 0
+	/// By how many items each share grows at its sides to other shares. A replicated execution: it computes the borders of other shares as well.
+	point reach{};
+
+	bool is_replicated() const { return reach != point{}; }
 
 	friend bool operator==(const task_geometry&, const task_geometry&) = default;
 };

@@ -259,7 +259,7 @@ class rank {
 		while(!m_scheduler.pace().throttle(100ms, 0, true)) {}
 		auto submission = m_scheduler.next_submission();
 		for(std::size_t i = 0; i < turns * recorded->tasks.size(); ++i, ++submission.value) register_launch(submission, m_advance);
-		m_scheduler.replay(recorded, turns, 0);
+		m_scheduler.replay(recorded, turns, 0, 0);
 	}
 
 	/// In pieces of all sizes.
