@@ -65,6 +65,25 @@ void replay() {
 	}
 }
 
+/// Devices compute the borders of others for several repetitions. Each of these has other chunks, and a graph has all of them.
+void replay_with_deep_halos() {
+	for(const std::size_t num_ranks : {1U, 2U, 4U}) {
+		for(const bool split_2d : {false, true}) {
+			setup how;
+			how.replays = true;
+			how.num_ranks = num_ranks;
+			how.num_devices = num_ranks == 1 ? 4 : 1;
+			how.split_2d = split_2d;
+			how.phases = 3;
+			how.steps = 601;
+			const auto graph_runs = run(how);
+			std::printf("replay with deep halos, %zu ranks, split_2d %d: %lu graphs\n", num_ranks, int{split_2d}, graph_runs);
+			std::fflush(stdout);
+			if(graph_runs < 5) die("a replay with deep halos has hardly used graphs");
+		}
+	}
+}
+
 /// Kernels of queues with priorities have streams and nodes of graphs with these priorities.
 void replay_with_priorities() {
 	for(const std::size_t num_devices : {1U, 3U}) {
@@ -307,6 +326,7 @@ int run_rounds(const int rounds, const emulated_cuda::settings& emulated) {
 	const std::array<const char*, 3> names{"halos", "from above", "all is read"};
 	emulated_cuda::configure(emulated);
 	replay();
+	replay_with_deep_halos();
 	replay_with_priorities();
 	split_between_queues();
 	replay_on_ranks();

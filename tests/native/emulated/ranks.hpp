@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda.hpp"
@@ -37,6 +38,7 @@ struct setup {
 	std::uint64_t most_on_a_lane = 120;
 	bool replays = false; ///< the steps are repetitions of recorded ones, which a device may carry out as graphs
 	int recorded_steps = 2; ///< an even number
+	std::size_t phases = 1; ///< repetitions from one exchange of halos to the next
 	bool odd_ranks_have_graphs = true; ///< otherwise they issue each instruction of a replay
 	bool peeks = false; ///< rank 0 reads all data amid the replay, so that it needs other memory
 	bool holds_devices = false; ///< from the first task on, until somebody lets them go
@@ -145,6 +147,7 @@ class rank {
 	std::atomic<bool> m_must_stand{false}, m_is_standing{false};
 	std::atomic<std::uint64_t> m_completed{0};
 	queue_priority m_num_submits = 0;
+	std::size_t m_phase = 0; ///< of the next repetition
 	std::array<buffer_id, 2> m_buffers{}; ///< the latest values are in the first one
 
 	std::vector<rank_id> all_ranks() const {
@@ -252,14 +255,20 @@ class rank {
 			set_geometry(each);
 			each.priority = ++m_num_submits % m_how.num_priorities;
 		}
-		return std::make_shared<recorded_program>(std::move(steps));
+		std::vector<task> of_all_phases;
+		for(std::size_t left = m_how.phases * steps.size(); left-- > 0;) {
+			of_all_phases.push_back(steps[of_all_phases.size() % steps.size()]);
+			const auto reach = m_how.phases > 1 ? static_cast<coordinate>(left) : coordinate{0};
+			of_all_phases.back().geometry.reach = point{{reach, reach, 0}};
+		}
+		return std::make_shared<recorded_program>(std::move(of_all_phases), m_how.phases);
 	}
 
 	void replay(const std::shared_ptr<const recorded_program>& recorded, const std::uint32_t turns) {
 		while(!m_scheduler.pace().throttle(100ms, 0, true)) {}
 		auto submission = m_scheduler.next_submission();
-		for(std::size_t i = 0; i < turns * recorded->tasks.size(); ++i, ++submission.value) register_launch(submission, m_advance);
-		m_scheduler.replay(recorded, turns, 0, 0);
+		for(std::size_t i = 0; i < turns * recorded->tasks_per_repetition(); ++i, ++submission.value) register_launch(submission, m_advance);
+		m_scheduler.replay(recorded, turns, std::exchange(m_phase, recorded->phase_after(m_phase, turns)), 0);
 	}
 
 	/// In pieces of all sizes.
