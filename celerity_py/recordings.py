@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from celerity_py.runtime.runtime import Runtime
     from celerity_py.vocabulary.buffer_records import BufferRecord
     from celerity_py.vocabulary.submissions import Submission
+
+_log = logging.getLogger(__name__)
 
 _MOST_TIMES: Final = 2**63 - 1
 _MOST_VARIANTS: Final = 8
@@ -168,6 +171,8 @@ class Recording(IsHandle):
             UsageError: If the halos would be too deep, or if kernels contradict each other.
         """
         self.halos = find_halos(repr(self), self.tasks, self.runtime.submitter, self.submissions, frame)
+        if self.halos is not None and self.runtime.rank == 0:
+            _log.info("%r: %s", self, self.halos.describe())
         if self.halos is not None and self.runtime.call_checks is not None:
             self.checks = HaloChecks(self, self.runtime, self.halos, self.queue._priority, frame)
 

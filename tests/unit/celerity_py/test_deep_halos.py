@@ -83,6 +83,14 @@ def test_a_reduction_without_the_hint_may_be_among_the_kernels() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+def test_what_is_saved_and_what_it_costs_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    celerity.configure(devices="cpu:2", log_level="info")
+    run_wave(wave, hints.recompute(4))
+    told = [record.getMessage() for record in caplog.records if "halos are exchanged" in record.getMessage()]
+    assert len(told) == 1
+    assert "before one of 4 repetitions, instead of 2 times in each repetition, for 7.3 % more work" in told[0]
+
+
 def test_no_allocation_grows_if_the_replay_follows_at_once() -> None:
     celerity.configure(devices="cpu:2")
     with celerity.Queue() as queue:
