@@ -23,6 +23,7 @@ TIME_LIMIT_S = 120
 RUNS = {
     "wave_sim": ["--size", "131", "--steps", "60"],
     "wave_sim --replay": ["--size", "131", "--steps", "61", "--replay"],
+    "wave_sim --recompute": ["--size", "131", "--steps", "61", "--replay", "--recompute", "2"],
     "matmul": ["--size", "97"],
     "matmul --split-2d": ["--size", "97", "--split-2d"],
     "matmul --replay": ["--size", "97", "--steps", "3", "--replay"],

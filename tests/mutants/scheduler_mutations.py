@@ -56,7 +56,7 @@ SCHEDULER_MUTATIONS = (
     Mutation(
         "devices compute their own shares only",
         CHUNKS,
-        "const box computed = with_reach(geometry, shares[d]);",
+        "const box computed = geometry.is_replicated() ? with_reach(geometry, shares[d]) : shares[d];",
         "const box computed = shares[d];",
     ),
     Mutation(

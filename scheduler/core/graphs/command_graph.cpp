@@ -67,7 +67,8 @@ void command_graph_generator::validate() const {
 void command_graph_generator::update_shares(const task& node) {
 	if(node.kind != task_kind::fence && m_shares_valid && m_shares_of == node.geometry) return; // loops submit the same geometry again and again
 	m_shares = split_among_ranks(node, m_num_ranks);
-	if(node.geometry.is_replicated()) m_grown_shares = with_reach(node.geometry, m_shares);
+	m_is_replicated = node.geometry.is_replicated();
+	if(m_is_replicated) m_grown_shares = with_reach(node.geometry, m_shares);
 	m_shares_of = node.geometry;
 	m_shares_valid = node.kind != task_kind::fence;
 }
@@ -277,7 +278,7 @@ void command_graph_generator::generate_execution(const std::shared_ptr<const tas
 	if(local_share().empty()) return;
 	const bool is_fence = node->kind == task_kind::fence;
 	emit(node, is_fence ? command_operation(fence_command{}) : local_execution(), m_local_accesses, false, out);
-	if(node->geometry.is_replicated() && m_num_ranks > 1) mark_replicated(*node);
+	if(m_is_replicated && m_num_ranks > 1) mark_replicated(*node);
 }
 
 void command_graph_generator::mark_replicated(const task& node) {

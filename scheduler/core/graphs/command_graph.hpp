@@ -130,6 +130,7 @@ class command_graph_generator {
 	// Scratch, kept to avoid allocation per task.
 	rank_shares m_shares;
 	rank_shares m_grown_shares; ///< of a replicated execution: with what each rank computes of others
+	bool m_is_replicated = false;
 	task_geometry m_shares_of;
 	bool m_shares_valid = false;
 	std::vector<chunk_access> m_local_accesses; ///< of the current task by this rank's share; empty if it has none
@@ -159,7 +160,7 @@ class command_graph_generator {
 	const box& owned_bounds(buffer_state& buffer) const;
 	std::span<const box> local_share() const { return m_shares.of(m_local_rank.value); }
 	/// The items that a rank computes of the current task. All ranks know them of each other, so that only the owner of an element decides who gets it.
-	std::span<const box> computed_by(const std::size_t rank) const { return m_shares_of.is_replicated() ? m_grown_shares.of(rank) : m_shares.of(rank); }
+	std::span<const box> computed_by(const std::size_t rank) const { return m_is_replicated ? m_grown_shares.of(rank) : m_shares.of(rank); }
 	/// Of reductions: this rank, and no other one, adds the current value.
 	bool adds_current_value() const { return m_local_rank.value == m_shares.first(); }
 	execution_command local_execution() const;

@@ -160,8 +160,7 @@ void split_among_devices(const task& node, const std::span<const box> share, con
 	for(std::size_t d = 0; d < shares.size(); ++d) {
 		const memory_id memory = memory_of_device(d);
 		if(shares[d].empty()) continue;
-		const std::size_t first = out.size();
-		const box computed = with_reach(geometry, shares[d]);
+		const box computed = geometry.is_replicated() ? with_reach(geometry, shares[d]) : shares[d];
 		if(can_cut && geometry.border > 0) {
 			cut_borders(geometry, computed, memory, out);
 		} else if(num_parts <= 1) {
@@ -169,7 +168,6 @@ void split_among_devices(const task& node, const std::span<const box> share, con
 		} else {
 			for(const box& part : split_evenly(geometry, computed, num_parts)) out.push_back({part, memory});
 		}
-		for(std::size_t i = first; geometry.is_replicated() && i < out.size(); ++i) out[i].share = shares[d];
 	}
 }
 

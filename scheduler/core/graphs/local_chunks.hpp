@@ -80,7 +80,6 @@ struct local_chunk {
 	box chunk;
 	memory_id memory;
 	bool is_border = false; ///< other devices wait for its results
-	box share{};            ///< of a replicated execution: the share of the device. What lies beyond it is computed in other memories as well
 };
 
 /// The i-th box is the share of device i in a rank's share, which is one box. It may be empty.

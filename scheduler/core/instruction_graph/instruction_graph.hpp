@@ -126,7 +126,7 @@ class instruction_graph_generator {
 	access_binding bind(instruction_builder& execution, const buffer_access& access, memory_id memory, const region& where);
 	instruction_id emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, std::size_t chunk_index);
 	/// Several memories have computed an element. All of them hold its value, and that of the device with the share counts as its origin. `kernels`: by chunk.
-	void share_results(const task& node, const execution_plan& plan, std::span<const instruction_id> kernels);
+	void share_results(const task& node, const execution_command& execution, const execution_plan& plan, std::span<const instruction_id> kernels);
 	std::vector<local_reduction> prepare_local_reductions(const command_phase& now, const task& node, const execution_command& execution,
 	    const execution_plan& plan);
 	void compile_reduction(const command_phase& now, const reduction_command& reduction);

@@ -45,7 +45,7 @@ void instruction_graph_generator::compile_execution(const command_phase& now, co
 		kernels.push_back(emit_chunk(now, node, plan, c));
 		for(auto& local : reductions) collect_partial(now, local, plan.chunks[c].memory);
 	}
-	if(node.geometry.is_replicated()) share_results(node, plan, {kernels.data(), kernels.size()});
+	if(node.geometry.is_replicated()) share_results(node, execution, plan, {kernels.data(), kernels.size()});
 	for(auto& local : reductions) {
 		auto& buffer = m_memory.at(local.reduction->buffer);
 		if(local.num_partials > 1) emit_reduce(now, buffer, *local.reduction, *local.gather, local.num_collected, !execution.is_partial);
@@ -119,7 +119,7 @@ access_binding instruction_graph_generator::bind(instruction_builder& execution,
 }
 
 instruction_id instruction_graph_generator::emit_chunk(const command_phase& now, const task& node, const execution_plan& plan, const std::size_t chunk_index) {
-	const auto& [chunk, memory, is_border, share] = plan.chunks[chunk_index];
+	const auto& [chunk, memory, is_border] = plan.chunks[chunk_index];
 	m_access_bindings.clear();
 	m_reduction_bindings.clear();
 	m_bound_parts.clear();
@@ -143,15 +143,18 @@ instruction_id instruction_graph_generator::emit_chunk(const command_phase& now,
 	return execution.emit(host_task_instruction{node.submission, chunk, accesses}, priorities::kernel);
 }
 
-void instruction_graph_generator::share_results(const task& node, const execution_plan& plan, const std::span<const instruction_id> kernels) {
+void instruction_graph_generator::share_results(const task& node, const execution_command& execution, const execution_plan& plan,
+    const std::span<const instruction_id> kernels) {
+	const box_vector shares =
+	    shares_of_devices(node.geometry, execution.chunk, {m_capabilities.num_ranks, m_capabilities.local_rank, m_capabilities.num_devices});
 	for(std::size_t a = 0; a < node.accesses.size(); ++a) {
 		const auto& access = node.accesses[a];
 		if(!is_producer(access.mode)) continue;
 		auto& buffer = m_memory.at(access.buffer);
 		for(std::size_t c = 0; c < plan.chunks.size(); ++c) {
 			const auto& part = plan.chunks[c];
-			const region own =
-			    access.mapper.map(intersection(part.chunk, part.share), node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
+			const box own_items = intersection(part.chunk, shares[device_of(part.memory).value]);
+			const region own = access.mapper.map(own_items, node.geometry.global, node.geometry.dims, buffer.domain, buffer.info.dims);
 			buffer.contents.modify(own, [&](content_state& state) {
 				state.origin = kernels[c];
 				state.origin_memory = part.memory;
