@@ -284,7 +284,7 @@ def layout_of(payload: celerity_py._native.Payload) -> tuple[int, int, list[tupl
     (first byte, bytes of a run, [(count, stride in bytes), ...] from the innermost loop on)
     """
 
-def time_to_next_look_s(since_progress_s: float, since_arrival_s: float, *, is_awaiting: bool = True, has_requests: bool = False, spins: bool = False, cores_per_rank: float = 4.0, has_other_ways: bool = False) -> float:
+def time_to_next_look_s(since_progress_s: float, since_arrival_s: float, since_move_s: float = 1000.0, *, is_awaiting: bool = True, has_requests: bool = False, spins: bool = False, cores_per_rank: float = 4.0, has_other_ways: bool = False) -> float:
     """How long the executor thread waits before it looks at the network."""
 
 def copy_boxes(source: int, source_array: tuple[int, int, int, int, int, int] | None, destination: int, destination_array: tuple[int, int, int, int, int, int] | None, boxes: Sequence[tuple[int, int, int, int, int, int]], element_size: int) -> None:

@@ -57,9 +57,9 @@ std::tuple<std::size_t, std::size_t, std::vector<std::pair<std::size_t, std::siz
 	return {first_byte, layout.run_bytes, loops};
 }
 
-double pause(const double since_progress_s, const double since_arrival_s, const bool is_awaiting, const bool has_requests, const bool spins,
-    const double cores_per_rank, const bool has_other_ways) {
-	const look_facts facts{to_nanoseconds(since_progress_s), to_nanoseconds(since_arrival_s), is_awaiting, has_requests};
+double pause(const double since_progress_s, const double since_arrival_s, const double since_move_s, const bool is_awaiting, const bool has_requests,
+    const bool spins, const double cores_per_rank, const bool has_other_ways) {
+	const look_facts facts{to_nanoseconds(since_progress_s), to_nanoseconds(since_arrival_s), to_nanoseconds(since_move_s), is_awaiting, has_requests};
 	return std::chrono::duration<double>(time_to_next_look({spins, cores_per_rank, has_other_ways}, facts)).count();
 }
 
@@ -93,7 +93,7 @@ void bind_network_parts(nb::module_& m) {
 	m.def("num_outstanding", [](const message_port& port) { return port.outstanding(); }, "port"_a, "Operations under way, and pilots that wait.");
 	m.def("layout_of", &find_layout, "payload"_a, nb::sig("def layout_of(payload: celerity_py._native.Payload) -> tuple[int, int, list[tuple[int, int]]]"),
 	    "(first byte, bytes of a run, [(count, stride in bytes), ...] from the innermost loop on)");
-	m.def("time_to_next_look_s", &pause, "since_progress_s"_a, "since_arrival_s"_a, nb::kw_only(), "is_awaiting"_a = true, "has_requests"_a = false,
+	m.def("time_to_next_look_s", &pause, "since_progress_s"_a, "since_arrival_s"_a, "since_move_s"_a = 1000.0, nb::kw_only(), "is_awaiting"_a = true, "has_requests"_a = false,
 	    "spins"_a = false, "cores_per_rank"_a = 4.0, "has_other_ways"_a = false, "How long the executor thread waits before it looks at the network.");
 }
 

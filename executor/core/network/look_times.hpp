@@ -16,9 +16,13 @@ struct look_settings {
 struct look_facts {
 	std::chrono::nanoseconds since_progress{0}; ///< since anything has moved
 	std::chrono::nanoseconds since_arrival{0};  ///< since the network has brought something, or was given something
+	std::chrono::nanoseconds since_move{0};     ///< since a look has moved a part of a message; 0: this one has
 	bool is_awaiting = false;  ///< something of other ranks
 	bool has_requests = false; ///< some of that comes through the network for sure
 };
+
+/// Whether a look that took so long has moved a part of a message. A library tells of whole messages only.
+bool has_moved_data(std::chrono::nanoseconds look, std::chrono::nanoseconds shortest_look);
 
 /// No network wakes a thread, so a thread that waits for a message looks again and again. That takes a core, which kernels and other ranks want.
 std::chrono::nanoseconds time_to_next_look(const look_settings& settings, const look_facts& facts);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "network_link.hpp"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -74,13 +75,17 @@ bool network_link::look_at_port() {
 	try {
 		m_port->poll();
 	} catch(const std::exception&) { m_error = std::current_exception(); }
+	const auto end = clock::now();
+	m_shortest_look = std::min(m_shortest_look, end - now);
+	if(has_moved_data(end - now, m_shortest_look)) m_last_move = end;
 	if(m_port->has_messages()) {
 		m_last_arrival = now;
 		note_progress();
 	}
 	const bool has_requests = m_port->outstanding() > 0;
 	m_is_idle = !is_awaiting() && !has_requests;
-	m_next_look = now + time_to_next_look(m_look_settings, {still_for(), now - m_last_arrival, is_awaiting() || has_requests, has_requests});
+	m_next_look =
+	    end + time_to_next_look(m_look_settings, {still_for(), end - m_last_arrival, end - m_last_move, is_awaiting() || has_requests, has_requests});
 	return has_something();
 }
 

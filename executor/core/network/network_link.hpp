@@ -67,6 +67,8 @@ class network_link {
 	bool m_is_idle = false; ///< at the latest look, nothing was awaited
 	clock::time_point m_next_look = clock::time_point::max(); ///< without a port: never
 	clock::time_point m_last_arrival = clock::now();          ///< at or from the port
+	clock::time_point m_last_move{};                          ///< the end of a look that has moved a part of a message
+	clock::duration m_shortest_look = clock::duration::max();
 	std::atomic<std::int64_t> m_progress_ns{clock::now().time_since_epoch().count()};
 	std::exception_ptr m_error;
 

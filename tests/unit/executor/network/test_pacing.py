@@ -37,3 +37,10 @@ def test_a_quiet_network_is_looked_at_less_often_if_transfers_are_direct(quiet_s
 @pytest.mark.parametrize("more", [{"has_requests": True}, {"spins": True}], ids=str)
 def test_whoever_knows_of_a_message_does_not_wait_longer_the_longer_it_was_quiet(more: dict[str, bool]) -> None:
     assert time_to_next_look_s(0, 100, has_other_ways=True, **more) == pytest.approx(400e-6)
+
+
+@pytest.mark.parametrize("more", [{}, {"cores_per_rank": 0.5}, {"has_other_ways": True}], ids=str)
+def test_a_message_that_has_just_moved_is_looked_at_again_at_once(more: dict[str, float]) -> None:
+    assert time_to_next_look_s(1, 1, 0, has_requests=True, **more) == 0
+    assert time_to_next_look_s(1, 1, 160e-6, has_requests=True) == pytest.approx(20e-6)
+    assert time_to_next_look_s(1, 1, 0, has_requests=False) == pytest.approx(2e-3)
