@@ -45,6 +45,7 @@ void bind_scheduler_settings(nb::module_& m) {
 	bind_field<machine, &capabilities::num_devices>(settings, "num_devices");
 	bind_field<machine, &capabilities::device_peers>(settings, "device_peers");
 	bind_field<machine, &capabilities::user_device_peers>(settings, "user_device_peers");
+	bind_field<machine, &capabilities::messages_reach_devices>(settings, "messages_reach_devices");
 	bind_field<machine, &capabilities::link_grades>(settings, "link_grades");
 	bind_field<machine, &capabilities::direct_ranks>(settings, "direct_ranks");
 	bind_field<machine, &capabilities::foreseeable_bytes>(settings, "foreseeable_bytes");

@@ -203,6 +203,7 @@ def make_scheduler(
         num_devices=devices.count,
         device_peers=devices.all_peers,
         user_device_peers=not devices.is_cuda,  # their memory is not pinned
+        messages_reach_devices=not devices.is_cuda,
         link_grades=devices.link_grades,
         direct_ranks=direct_ranks,
         lookahead=settings.lookahead,

@@ -70,6 +70,7 @@ def random_settings(draws: Draws) -> Settings:
         num_devices=num_devices,
         device_peers=not chance(draws, 30),
         user_device_peers=not chance(draws, 50),
+        messages_reach_devices=chance(draws, 40),
         direct_pairs=direct,
         lookahead=weighted(draws, LOOKAHEADS),
         foreseeable_bytes=weighted(draws, [(3, 2**30), (1, 256), (2, 0)]),

@@ -279,6 +279,7 @@ class Settings:
     num_devices: int = 1
     device_peers: bool = True
     user_device_peers: bool = True
+    messages_reach_devices: bool = False
     link_grades: tuple[int, ...] = ()
     """By source and destination device: 0 for the best links, more for worse ones."""
     direct_pairs: frozenset[tuple[int, int]] = frozenset()

@@ -88,6 +88,7 @@ class RankContext:
             num_devices=settings.num_devices,
             device_peers=settings.device_peers,
             user_device_peers=settings.user_device_peers,
+            messages_reach_devices=settings.messages_reach_devices,
             link_grades=settings.link_grades,
             direct_ranks=settings.direct_ranks(rank),
             foreseeable_bytes=settings.foreseeable_bytes,

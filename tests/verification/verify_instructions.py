@@ -171,8 +171,10 @@ class RankInstructions(RankMemory):
         transfer, buffer, consumer = self._transfer(record)
         allocation = self._allocation(record["source"])
         boxes = flat_tuple([record["sent_box"]])
-        direct = self.oracle.program.settings.direct_ranks(self.trace.rank)[record["destination_rank"]]
-        if allocation.memory == 0 or (allocation.memory != 1 and not direct):
+        settings = self.oracle.program.settings
+        direct = settings.direct_ranks(self.trace.rank)[record["destination_rank"]]
+        leaves_devices = (direct or settings.messages_reach_devices) and not transfer[2]
+        if allocation.memory == 0 or (allocation.memory != 1 and not leaves_devices):
             raise self.error(
                 f"sends from memory {allocation.memory}, transport to that rank is {'direct' if direct else 'host'}"
             )
@@ -199,7 +201,9 @@ class RankInstructions(RankMemory):
         boxes = flat_tuple(record["boxes"])
         if allocation.buffer != buffer:
             raise self.error(f"destination is an allocation of b{allocation.buffer}, {allocation.box}")
-        if allocation.memory != 1 and not any(self.oracle.program.settings.direct_ranks(self.trace.rank)):
+        settings = self.oracle.program.settings
+        has_direct_peer = any(settings.direct_ranks(self.trace.rank))
+        if allocation.memory != 1 and not (has_direct_peer or settings.messages_reach_devices):
             raise self.error("receives into device memory, and no rank is a direct peer")
         cells, mask = allocation.cells(boxes, record["element_size_bytes"])
         self._access(place, allocation, 0, mask)

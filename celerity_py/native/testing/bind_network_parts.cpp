@@ -93,8 +93,9 @@ void bind_network_parts(nb::module_& m) {
 	m.def("num_outstanding", [](const message_port& port) { return port.outstanding(); }, "port"_a, "Operations under way, and pilots that wait.");
 	m.def("layout_of", &find_layout, "payload"_a, nb::sig("def layout_of(payload: celerity_py._native.Payload) -> tuple[int, int, list[tuple[int, int]]]"),
 	    "(first byte, bytes of a run, [(count, stride in bytes), ...] from the innermost loop on)");
-	m.def("time_to_next_look_s", &pause, "since_progress_s"_a, "since_arrival_s"_a, "since_move_s"_a = 1000.0, nb::kw_only(), "is_awaiting"_a = true, "has_requests"_a = false,
-	    "spins"_a = false, "cores_per_rank"_a = 4.0, "has_other_ways"_a = false, "How long the executor thread waits before it looks at the network.");
+	m.def("time_to_next_look_s", &pause, "since_progress_s"_a, "since_arrival_s"_a, "since_move_s"_a = 1000.0, nb::kw_only(), "is_awaiting"_a = true,
+	    "has_requests"_a = false, "spins"_a = false, "cores_per_rank"_a = 4.0, "has_other_ways"_a = false,
+	    "How long the executor thread waits before it looks at the network.");
 }
 
 } // namespace celerity::native

@@ -84,8 +84,7 @@ bool network_link::look_at_port() {
 	}
 	const bool has_requests = m_port->outstanding() > 0;
 	m_is_idle = !is_awaiting() && !has_requests;
-	m_next_look =
-	    end + time_to_next_look(m_look_settings, {still_for(), end - m_last_arrival, end - m_last_move, is_awaiting() || has_requests, has_requests});
+	m_next_look = end + time_to_next_look(m_look_settings, {still_for(), end - m_last_arrival, end - m_last_move, is_awaiting() || has_requests, has_requests});
 	return has_something();
 }
 

@@ -42,11 +42,11 @@ void anticipation::anticipate(const command& cmd, const execution_plan& plan, st
 	               },
 	               [&](const await_push_command& await) {
 		               const memory_id fenced = cmd.node->fence_destination.memory;
-		               if(is_device_memory(fenced) && m_capabilities.has_direct_peer()) {
+		               if(is_device_memory(fenced) && m_capabilities.receives_where_read()) {
 			               anticipate_boxes(m_memory.at(await.transfer.buffer), fenced, contiguous_boxes(await.awaited), wanted);
 			               return;
 		               }
-		               anticipate_on_host(await.transfer, m_capabilities.has_direct_peer() ? find_unread(*cmd.node, await) : await.awaited);
+		               anticipate_on_host(await.transfer, m_capabilities.receives_where_read() ? find_unread(*cmd.node, await) : await.awaited);
 	               },
 	               [&](const reduction_command& reduction) { anticipate_on_host(reduction.transfer, m_memory.at(reduction.transfer.buffer).domain); },
 	               [&](const fence_command&) {

@@ -265,8 +265,8 @@ std::vector<instruction_id> instruction_graph_generator::copy_to_fence(const com
 	const auto receiving = now.in(instruction_key::phase_type::receive);
 	m_memory.materialize_initial_contents(receiving, buffer, where);
 	if(!buffer.receives.empty()) {
-		const bool is_direct = is_device_memory(destination) && m_capabilities.has_direct_peer(); // otherwise all data arrives in host memory
-		const read_requirement arrival{is_direct ? destination : host_memory, where};
+		const bool is_reached = is_device_memory(destination) && m_capabilities.receives_where_read();
+		const read_requirement arrival{is_reached ? destination : host_memory, where};
 		for(const auto& receive : buffer.receives) m_memory.require_in(receiving, buffer, arrival.memory, receive.awaited); // one, as a fence is one task
 		m_transfers.commit_receives(receiving, buffer, std::span(&arrival, 1));
 	}

@@ -22,6 +22,16 @@ region find_rest(const region& whole, const std::span<const region> parts) {
 	return region_difference(whole, region(std::move(boxes)));
 }
 
+/// The different parts of `whole` that readers want.
+std::vector<region> find_parts(const region& whole, const std::span<const read_requirement> reads) {
+	std::vector<region> parts;
+	for(const auto& read : reads) {
+		region part = region_intersection(read.where, whole);
+		if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
+	}
+	return parts;
+}
+
 } // namespace
 
 void transfers::compile_push(const command_phase& now, const push_command& push) {
@@ -35,13 +45,13 @@ void transfers::compile_push(const command_phase& now, const push_command& push)
 	// Ranks that need the same region get it from the same places: a send moves no data between this rank's memories, and one copy to the host is enough.
 	std::vector<source_region> sources;
 	const region* sources_of = nullptr;
-	bool are_direct = false;
+	bool are_on_devices = false;
 	for(const auto& [rank, where] : push.targets) {
-		const bool is_direct = is_sent_directly(m_capabilities, push, rank);
-		if(sources_of == nullptr || is_direct != are_direct || *sources_of != where) {
-			sources = is_direct ? find_direct_sources(now, buffer, where) : find_host_sources(now, buffer, where);
+		const bool from_devices = is_sent_from_devices(m_capabilities, push, rank);
+		if(sources_of == nullptr || from_devices != are_on_devices || *sources_of != where) {
+			sources = from_devices ? find_device_sources(now, buffer, where) : find_host_sources(now, buffer, where);
 			sources_of = &where;
-			are_direct = is_direct;
+			are_on_devices = from_devices;
 		}
 		for(const auto& found : sources) {
 			for_each_part(buffer.memories[found.memory.value], found.where, [&, rank = rank](allocation_state& source, const region& part) {
@@ -60,14 +70,14 @@ std::vector<transfers::source_region> transfers::find_host_sources(const command
 	return sources;
 }
 
-std::vector<transfers::source_region> transfers::find_direct_sources(const command_phase& now, buffer_state& buffer, const region& where) {
+std::vector<transfers::source_region> transfers::find_device_sources(const command_phase& now, buffer_state& buffer, const region& where) {
 	auto sources = m_sources.find(buffer, where, [&](const content_state& state) {
-		// From a device if any holds the value, because a direct peer reaches devices. The origin holds the value as long as any memory does.
+		// From a device if any holds the value, because direct peers and messages reach it. The origin holds the value as long as any memory does.
 		memory_id source = state.origin_memory;
 		for(std::uint8_t m = first_device_memory_value; m < m_capabilities.num_memories() && !is_device_memory(source); ++m) {
 			if((state.up_to_date & bit_of(memory_id(m))) != 0) source = memory_id(m);
 		}
-		return source == user_memory ? host_memory : source; // no peer reaches arrays of the user, which may lie on a device
+		return source == user_memory ? host_memory : source; // nobody reaches arrays of the user, which may lie on a device
 	});
 	for(const auto& source : sources) {
 		if(source.memory != host_memory) continue;
@@ -100,26 +110,56 @@ void transfers::commit_receives(const command_phase& now, buffer_state& buffer, 
 	for(const auto& receive : receives) {
 		if(m_capabilities.has_direct_peer()) {
 			receive_to_readers(now, buffer, receive, reads);
+		} else if(m_capabilities.messages_reach_devices) {
+			receive_messages(now, buffer, receive, reads);
 		} else {
-			receive_to_host(now, buffer, receive, reads);
+			receive_to_host(now, buffer, receive.transfer, receive.awaited, reads);
 		}
 	}
 }
 
-void transfers::receive_to_host(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
+/// Receives data in the memory of the first device that reads it, or in host memory if no device has room for all of it. A message is a box that must not be cut
+/// up, so it lies in one connected part of the awaited data.
+void transfers::receive_messages(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
     const std::span<const read_requirement> reads) {
-	m_memory.require_on_host(now, buffer, receive.awaited);
+	box_vector bounds = connected_bounding_boxes(receive.awaited);
+	merge_overlapping_bounding_boxes(bounds);
+	box_vector on_host;
+	for(const box& bound : bounds) {
+		const region arriving = region_intersection(receive.awaited, region(bound));
+		if(auto* const destination = find_reader(buffer, arriving, reads)) {
+			receive_in_parts(now, buffer, receive.transfer, *destination, arriving, find_parts(arriving, reads));
+		} else {
+			on_host.append(arriving.boxes());
+		}
+	}
+	if(!on_host.empty()) receive_to_host(now, buffer, receive.transfer, region(std::move(on_host)), reads);
+}
+
+/// An allocation for all that arrives, in the memory of the first device that reads some of it. Null if there is none.
+allocation_state* transfers::find_reader(buffer_state& buffer, const region& arriving, const std::span<const read_requirement> reads) {
+	const box bounds = arriving.bounding_box();
+	for(const auto& read : reads) {
+		if(!is_device_memory(read.memory) || !read.where.overlaps(arriving)) continue;
+		if(auto* const found = find_allocation(buffer, read.memory, bounds)) return found;
+	}
+	return nullptr;
+}
+
+void transfers::receive_to_host(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, const region& awaited,
+    const std::span<const read_requirement> reads) {
+	m_memory.require_on_host(now, buffer, awaited);
 	auto& memory = buffer.memories[host_memory.value];
 	std::vector<std::vector<region>> parts_of(memory.allocations.size()); // by allocation: the parts of it that readers want
 	for(const auto& read : reads) {
-		for_each_part(memory, region_intersection(read.where, receive.awaited), [&](const allocation_state& destination, const region& part) {
+		for_each_part(memory, region_intersection(read.where, awaited), [&](const allocation_state& destination, const region& part) {
 			auto& parts = parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())];
 			if(std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
 		});
 	}
-	for_each_part(memory, receive.awaited, [&](allocation_state& destination, const region& arriving) {
+	for_each_part(memory, awaited, [&](allocation_state& destination, const region& arriving) {
 		auto& parts = parts_of[static_cast<std::size_t>(&destination - memory.allocations.data())];
-		receive_in_parts(now, buffer, receive.transfer, destination, arriving, std::move(parts));
+		receive_in_parts(now, buffer, transfer, destination, arriving, std::move(parts));
 	});
 }
 
@@ -142,11 +182,7 @@ void transfers::receive_in_parts(const command_phase& now, buffer_state& buffer,
 
 void transfers::receive_to_readers(const command_phase& now, buffer_state& buffer, const await_push_command& receive,
     const std::span<const read_requirement> reads) {
-	std::vector<region> parts;
-	for(const auto& read : reads) {
-		region part = region_intersection(read.where, receive.awaited);
-		if(!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
-	}
+	std::vector<region> parts = find_parts(receive.awaited, reads);
 	if(parts.size() > 1) symmetrically_split_overlapping_regions(parts);
 	const region unread = find_rest(receive.awaited, parts);
 	// The first reader receives; the other readers of the same data copy from the first one.

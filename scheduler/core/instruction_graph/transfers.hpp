@@ -15,8 +15,8 @@
 namespace celerity {
 
 /// Partial results meet in host memory, even between direct peers.
-inline bool is_sent_directly(const system_capabilities& capabilities, const push_command& push, const rank_id target) {
-	return capabilities.is_direct(target) && push.transfer.reduction == reduction_id{};
+inline bool is_sent_from_devices(const system_capabilities& capabilities, const push_command& push, const rank_id target) {
+	return (capabilities.messages_reach_devices || capabilities.is_direct(target)) && push.transfer.reduction == reduction_id{};
 }
 
 /// Calls f(region) for each region that is sent from host memory; once for consecutive ranks that need the same region.
@@ -24,7 +24,7 @@ template <typename F>
 void for_each_sent_from_host(const system_capabilities& capabilities, const push_command& push, F&& f) {
 	const region* last = nullptr;
 	for(const auto& [rank, where] : push.targets) {
-		if(is_sent_directly(capabilities, push, rank) || (last != nullptr && *last == where)) continue;
+		if(is_sent_from_devices(capabilities, push, rank) || (last != nullptr && *last == where)) continue;
 		last = &where;
 		f(where);
 	}
@@ -58,9 +58,12 @@ class transfers {
 	using source_region = copy_sources::source_region;
 
 	std::vector<source_region> find_host_sources(const command_phase& now, buffer_state& buffer, const region& where);
-	std::vector<source_region> find_direct_sources(const command_phase& now, buffer_state& buffer, const region& where);
+	std::vector<source_region> find_device_sources(const command_phase& now, buffer_state& buffer, const region& where);
 	void emit_send(const command_phase& now, buffer_state& buffer, const push_command& push, rank_id target, allocation_state& source, const box& sent);
-	void receive_to_host(const command_phase& now, buffer_state& buffer, const await_push_command& receive, std::span<const read_requirement> reads);
+	void receive_to_host(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, const region& awaited,
+	    std::span<const read_requirement> reads);
+	void receive_messages(const command_phase& now, buffer_state& buffer, const await_push_command& receive, std::span<const read_requirement> reads);
+	static allocation_state* find_reader(buffer_state& buffer, const region& arriving, std::span<const read_requirement> reads);
 	void receive_in_parts(const command_phase& now, buffer_state& buffer, const transfer_id& transfer, allocation_state& destination, const region& arriving,
 	    std::vector<region>&& parts);
 	void receive_to_readers(const command_phase& now, buffer_state& buffer, const await_push_command& receive, std::span<const read_requirement> reads);

@@ -289,6 +289,8 @@ struct system_capabilities {
 	std::vector<std::uint8_t> link_grades;
 	/// By rank: whether data moves directly between the memories of the devices of that rank and this one. Otherwise it passes through host memory of both.
 	std::vector<bool> direct_ranks;
+	/// Messages leave and arrive in the memories of devices, too, as those of CPU devices. Otherwise in host memory only.
+	bool messages_reach_devices = false;
 	/// The part of each memory that may be allocated for growth that is only expected.
 	std::size_t foreseeable_bytes = 0;
 	/// Data of several producers that one copy or message can take: up to this size it leaves together, beyond it leaves producer by producer.
@@ -322,6 +324,8 @@ struct system_capabilities {
 		}
 		return false;
 	}
+	/// Data of other ranks arrives in the memories that read it. Otherwise all of it arrives in host memory.
+	bool receives_where_read() const { return messages_reach_devices || has_direct_peer(); }
 };
 
 } // namespace celerity

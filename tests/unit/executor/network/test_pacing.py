@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from celerity_py._native_testing import time_to_next_look_s
@@ -40,7 +42,7 @@ def test_whoever_knows_of_a_message_does_not_wait_longer_the_longer_it_was_quiet
 
 
 @pytest.mark.parametrize("more", [{}, {"cores_per_rank": 0.5}, {"has_other_ways": True}], ids=str)
-def test_a_message_that_has_just_moved_is_looked_at_again_at_once(more: dict[str, float]) -> None:
+def test_a_message_that_has_just_moved_is_looked_at_again_at_once(more: dict[str, Any]) -> None:
     assert time_to_next_look_s(1, 1, 0, has_requests=True, **more) == 0
     assert time_to_next_look_s(1, 1, 160e-6, has_requests=True) == pytest.approx(20e-6)
     assert time_to_next_look_s(1, 1, 0, has_requests=False) == pytest.approx(2e-3)

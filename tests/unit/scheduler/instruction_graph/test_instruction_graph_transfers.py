@@ -66,6 +66,53 @@ def test_direct_transport_needs_no_host_memory() -> None:
     cluster.finish().verify()
 
 
+def test_messages_that_reach_devices_need_no_host_memory() -> None:
+    cluster = Cluster(num_ranks=2, messages_reach_devices=True)
+    buffer = cluster.buffer(8)
+    cluster.kernel(8).write(buffer, one_to_one()).submit()
+    cluster.kernel(8).read(buffer, all_()).submit()
+    for rank in range(2):
+        graph = cluster.instructions(rank)
+        assert graph.all("send").one()["source"][0] == 2
+        assert graph.all("receive").one()["destination"][0] == 2
+        assert graph.all("copy", reason="coherence").is_empty()
+        assert graph.all("alloc", allocation=lambda name: name[0] == 1).is_empty()
+    cluster.finish().verify()
+
+
+def test_chunks_of_a_device_wait_for_their_parts_of_a_message_that_arrives_there() -> None:
+    cluster = Cluster(num_ranks=2, messages_reach_devices=True)
+    buffer = cluster.buffer(8)
+    cluster.kernel(8).write(buffer, one_to_one()).submit()
+    cluster.kernel(8, "reader").read(buffer, halves()).oversubscribe(4).submit()
+    graph = cluster.instructions()
+    assert graph.all("split_receive").one()["destination"][0] == 2
+    assert graph.all("await_receive").count_is(4)
+    assert graph.all("await_receive").each_reaches_some(graph.all(name="reader"))
+    cluster.finish().verify()
+
+
+def test_halos_from_two_sides_arrive_at_the_devices_that_read_them() -> None:
+    cluster = Cluster(num_ranks=3, num_devices=2, messages_reach_devices=True)
+    buffer = cluster.buffer(24)
+    cluster.kernel(24).write(buffer, one_to_one()).submit()
+    cluster.kernel(24).read(buffer, neighborhood(1)).submit()
+    received = cluster.instructions(1).all("receive")
+    assert sorted(record["destination"][0] for record in received) == [2, 3]
+    cluster.finish().verify()
+
+
+def test_a_message_that_no_device_has_room_for_arrives_on_the_host() -> None:
+    cluster = Cluster(num_ranks=2, num_devices=2, messages_reach_devices=True)
+    buffer = cluster.buffer(16)
+    cluster.kernel(16).write(buffer, one_to_one()).submit()
+    cluster.kernel(16).read(buffer, halves()).submit()
+    graph = cluster.instructions()
+    assert graph.all("split_receive").one()["destination"][0] == 1
+    assert graph.all("copy", reason="coherence").count_is(2)
+    cluster.finish().verify()
+
+
 def test_direct_data_is_received_once_per_set_of_readers_and_then_copied() -> None:
     cluster = Cluster(num_ranks=2, num_devices=2, direct=True)
     buffer = cluster.buffer(16)
