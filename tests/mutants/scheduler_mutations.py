@@ -327,24 +327,6 @@ SCHEDULER_MUTATIONS = (
         "if(false) { // no device",
     ),
     Mutation(
-        "messages are cut up where boxes of the awaited data meet",
-        TRANSFERS,
-        "box_vector bounds = connected_bounding_boxes(receive.awaited);",
-        "box_vector bounds(receive.awaited.boxes());",
-    ),
-    Mutation(
-        "parts of the awaited data whose bounds overlap are received twice",
-        TRANSFERS,
-        "\tmerge_overlapping_bounding_boxes(bounds);\n",
-        "",
-    ),
-    Mutation(
-        "partial results leave the memories of devices",
-        "scheduler/core/instruction_graph/transfers.hpp",
-        " && push.transfer.reduction == reduction_id{};",
-        ";",
-    ),
-    Mutation(
         "what no part of a chunk reads is never awaited of a split receive",
         TRANSFERS,
         "!unread.empty()) parts.push_back(std::move(unread));",
