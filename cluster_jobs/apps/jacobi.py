@@ -33,7 +33,8 @@ def plate(size: int) -> NDArray[np.float32]:
     return temperature
 
 
-def relax_arrays(chunk: celerity.Chunk, new: celerity.View, old: celerity.View) -> None:
+@celerity.fuse
+def relax(chunk: celerity.Chunk, new: celerity.View, old: celerity.View) -> None:
     """Replace every inner cell by the mean of its four neighbours."""
     inner = chunk.box & old.shape_box.shrink(1, 1)
     new[inner] = np.float32(0.25) * (
@@ -41,71 +42,10 @@ def relax_arrays(chunk: celerity.Chunk, new: celerity.View, old: celerity.View) 
     )
 
 
-def largest_change_of_arrays(
-    chunk: celerity.Chunk, new: celerity.View, old: celerity.View, change: celerity.Reducer
-) -> None:
+@celerity.fuse
+def largest_change(chunk: celerity.Chunk, new: celerity.View, old: celerity.View, change: celerity.Reducer) -> None:
     """Reduce the largest change of any cell in the last step."""
     change.combine(np.max(np.abs(new[chunk.box] - old[chunk.box])))
-
-
-# The same for GPUs, with NumPy's bits: the additions are in the same order. Each thread has several cells.
-SOURCE = r"""
-// Rows of N neighbours, which are loaded and stored together, downwards.
-template <int N>
-__device__ void relax_rows(const accessor<float, 2>& new_, const accessor<const float, 2>& old, long long top,
-                           long long bottom, long long x) {
-    auto above = old.load<N>(top - 1, x), here = old.load<N>(top, x);
-#pragma unroll
-    for (int i = 0; i < celerity::chunk<2>::items(0); ++i) {
-        const long long y = top + i;
-        if (y >= bottom) break;
-        const auto below = old.load<N>(y + 1, x);
-        const float before = old(y, x - 1), behind = old(y, x + N);
-        celerity::neighbours<float, N> mean;
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-            const float left = k > 0 ? here[k - 1] : before, right = k < N - 1 ? here[k + 1] : behind;
-            mean[k] = 0.25f * (above[k] + below[k] + left + right);
-        }
-        new_.store(mean, y, x);
-        above = here, here = below;
-    }
-}
-
-__global__ void relax(celerity::chunk<2> chunk, accessor<float, 2> new_, accessor<const float, 2> old) {
-    constexpr int ROWS = chunk.items(0), COLUMNS = chunk.items(1);
-    const auto [y, x] = chunk.item().index;
-    const long long top = max(y, 1ll), bottom = min(min(y + ROWS, chunk.max[0]), chunk.global_max[0] - 1);
-    const long long left = max(x, 1ll), right = min(min(x + COLUMNS, chunk.max[1]), chunk.global_max[1] - 1);
-    if (top >= bottom) return;
-    if (right - left == COLUMNS) {
-        relax_rows<COLUMNS>(new_, old, top, bottom, x);
-    } else { // at the rim of the plate or of the chunk
-        for (long long single = left; single < right; ++single) relax_rows<1>(new_, old, top, bottom, single);
-    }
-}
-
-__global__ void largest_change(celerity::chunk<2> chunk, accessor<const float, 2> new_, accessor<const float, 2> old,
-                               reducer<float, celerity::max> change) {
-    const auto [top, x] = chunk.item().index;
-    float largest = change.identity();
-#pragma unroll
-    for (int i = 0; i < chunk.items(0); ++i) {
-        if (x < chunk.max[1] && top + i < chunk.max[0]) {
-            largest = change.fold(largest, fabsf(new_(top + i, x) - old(top + i, x)));
-        }
-    }
-    change.combine_block(largest);
-}
-"""
-relax = celerity.kernel(
-    cpu=relax_arrays, cuda=celerity.CudaKernel(SOURCE, "relax", block=(4, 32), items=(4, 4)), name="relax"
-)
-largest_change = celerity.kernel(
-    cpu=largest_change_of_arrays,
-    cuda=celerity.CudaKernel(SOURCE, "largest_change", block=(1, 256), items=(8, 1)),
-    name="largest_change",
-)
 
 
 def reference(size: int, tolerance: float, check_every: int, max_steps: int) -> tuple[NDArray[Any], int]:

@@ -113,7 +113,6 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
         for dtype, ndim in zip(dtypes, (0, 3), strict=True)
     },
     "wave_sim": lambda: _application("wave_sim", "WAVE_STEP_SOURCE", "wave_step", "1,8,4"),
-    "jacobi": lambda: _application("jacobi", "SOURCE", "relax", "1,4,4"),
     "matmul": lambda: _application("matmul", "MULTIPLY_SOURCE", "multiply", "1,8,4"),
     "nbody": lambda: _application("nbody", "ACCELERATION_SOURCE NBODY_STEP_SOURCE", "nbody_step"),
     "rsim": lambda: _application("rsim", "RSIM_SOURCE", "advance_light"),
