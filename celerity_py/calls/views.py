@@ -178,6 +178,14 @@ class View(HolderRecord, Generic[Element]):
             raise self._mismatch(box)
         modes = padding.modes_of(mode, self.ndim, use)
         grown = padding.grow(box, halo, use)
+        parts = list(padding.sources(grown, self._buffer.box, modes))
+        for _, source in parts:
+            if not self._covers(source):
+                raise out_of_bounds(
+                    self._owner,
+                    f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
+                    f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}",
+                )
         shape = (*grown.shape, *self._buffer.dtype.shape)
         result = np.empty_like(self._base, shape=shape, order="C")  # calls CuPy for its arrays
         if "constant" in (modes or (mode,)):
@@ -187,14 +195,11 @@ class View(HolderRecord, Generic[Element]):
                 f'{use} with mode={mode!r} and value={value!r}. Only mode="constant" takes a value: leave one of them '
                 f"out."
             )
-        for part, source in padding.sources(grown, self._buffer.box, modes):
-            if not self._covers(source):
-                error = out_of_bounds(
-                    self._owner,
-                    f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
-                    f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}",
-                )
-                raise error
+        elif set(modes) == {"edge"} and hasattr(self._base, "repeat_edges") and not self._parts:  # a fused kernel
+            low = [-corner for corner in self._allocated.min]
+            result = self._base.repeat_edges(grown.shift(*low), self._buffer.box.shift(*low))
+            parts = []
+        for part, source in parts:
             result[part] = self[source]
         return result
 

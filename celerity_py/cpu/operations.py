@@ -162,6 +162,18 @@ def where_(_: Any, condition: Any, a: Any, b: Any) -> Any:
 
 
 @_intrinsic
+def limited(_: Any, position: Any, least: Any, most: Any) -> Any:
+    """The coordinate from `least` to `most` that is nearest."""
+
+    def choose(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        here, low, high = args
+        here = builder.select(builder.icmp_signed("<", here, low), low, here)
+        return builder.select(builder.icmp_signed(">", here, high), high, here)
+
+    return types.int64(types.int64, types.int64, types.int64), choose
+
+
+@_intrinsic
 def invert_(_: Any, a: Any) -> Any:
     """The other bits, or the other truth."""
     return a(a), lambda context, builder, signature, args: builder.not_(*args)

@@ -11,7 +11,7 @@ import numpy as np
 from celerity_py.calls.views import View
 from celerity_py.fusion import operations
 from celerity_py.fusion.array_folds import matmul, mean, place_of_extremum, reduce_array
-from celerity_py.fusion.coordinates import broadcast, can_be_assigned, compose, identity, select
+from celerity_py.fusion.coordinates import Affine, broadcast, can_be_assigned, compose, identity, select
 from celerity_py.fusion.mistakes import NotTakenError, at_line, refusal, shown_as
 from celerity_py.fusion.nodes import Compute, Node, broadcast_to, converted, selected
 from celerity_py.fusion.scalars import SymbolicScalar
@@ -20,6 +20,7 @@ from celerity_py.fusion.storages import DerivedStorage, Storage, ValueStorage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from celerity_py._native import Box
     from celerity_py.fusion.coordinates import Positions, Shape
     from celerity_py.fusion.trace import Trace
 
@@ -172,6 +173,18 @@ class SymbolicArray(np.lib.mixins.NDArrayOperatorsMixin):
         result = SymbolicArray.of(self.trace, self.node())
         result._is_number = self._is_number
         return result
+
+    def repeat_edges(self, box: Box, whole: Box) -> SymbolicArray:
+        """The elements of a box of the first axes, where those beyond `whole` are the nearest ones inside."""
+        lines = zip(box.min, box.max, whole.min, whole.max, strict=True)
+        positions = [
+            Affine(axis, 1, low, None if least <= low and high <= most else (least, most - 1))
+            for axis, (low, high, least, most) in enumerate(lines)
+        ]
+        further = range(len(positions), self.ndim)
+        shape = (*box.shape, *self.shape[len(positions) :])
+        places = (*positions, *(Affine(axis, 1, 0) for axis in further))
+        return SymbolicArray.of(self.trace, self._storage.read(compose(self._positions, places), shape))
 
     def astype(self, dtype: Any, **options: Any) -> SymbolicArray:
         """The elements converted as NumPy does, in an array of their own."""

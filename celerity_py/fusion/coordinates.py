@@ -17,11 +17,15 @@ NO_AXIS: Final = -1
 
 
 class Affine(NamedTuple):
-    """A coordinate along one dimension: `step * index[axis] + offset`, or `offset` alone with `NO_AXIS`."""
+    """A coordinate along one dimension: `step * index[axis] + offset`, or `offset` alone with `NO_AXIS`.
+
+    With limits, a coordinate beyond is the nearest one that is not, as at the edge of a padded array.
+    """
 
     axis: int
     step: int
     offset: int
+    limits: tuple[int, int] | None = None
 
     def bounds(self, box: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """The lowest and the highest value while the index runs over a box, none of whose intervals is empty."""
@@ -29,7 +33,15 @@ class Affine(NamedTuple):
             return self.offset, self.offset
         low, high = box[self.axis]
         ends = self.step * low + self.offset, self.step * (high - 1) + self.offset
-        return min(ends), max(ends)
+        low, high = min(ends), max(ends)
+        if self.limits is not None:
+            least, most = self.limits
+            low, high = min(max(low, least), most), min(max(high, least), most)
+        return low, high
+
+    def without_limits(self) -> Affine:
+        """The same where no coordinate is beyond the limits."""
+        return self if self.limits is None else Affine(self.axis, self.step, self.offset)
 
 
 Positions: TypeAlias = tuple[Affine, ...]
@@ -52,13 +64,26 @@ def identity(ndim: int) -> Positions:
 def compose(positions: Positions, coordinates: Positions) -> Positions:
     """`positions` of what `coordinates` give: coordinates of the outer index."""
     result = []
-    for axis, step, offset in positions:
+    for position in positions:
+        axis, step, offset, limits = position
         if axis == NO_AXIS:
-            result.append(constant(offset))
+            result.append(position)
             continue
         inner = coordinates[axis]
-        result.append(Affine(inner.axis, step * inner.step, step * inner.offset + offset))
+        outer = Affine(inner.axis, step * inner.step, step * inner.offset + offset, _limits_of(position, inner))
+        if limits is not None and inner.axis == NO_AXIS:
+            outer = constant(min(max(outer.offset, limits[0]), limits[1]))
+        result.append(outer)
     return tuple(result)
+
+
+def _limits_of(position: Affine, inner: Affine) -> tuple[int, int] | None:
+    """The limits of a coordinate of a coordinate, of which at most one has limits."""
+    if inner.limits is None:
+        return position.limits
+    assert position.limits is None, "only memories are read beyond limits"
+    least, most = sorted(position.step * limit + position.offset for limit in inner.limits)
+    return least, most
 
 
 def broadcast(shape: Shape, target: Shape) -> Positions:

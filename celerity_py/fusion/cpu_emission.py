@@ -8,7 +8,8 @@ each other, so that several threads may compute parts of one. float16 is compute
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from celerity_py.fusion.interiors import interior_of
 from celerity_py.fusion.launches import Launch
 from celerity_py.fusion.lowering import Body, Instruction, lower
 from celerity_py.fusion.memories import Table
-from celerity_py.fusion.ordering import Step, steps_of
+from celerity_py.fusion.ordering import steps_of
 from celerity_py.fusion.tiling import is_fixed
 
 if TYPE_CHECKING:
@@ -99,8 +100,10 @@ class _PassText:
         #: Functions for the types and memories of this text, by name; and what a call reads first.
         self._made: dict[str, str] = {}
         self._given: dict[str, str] = {}
-        #: Instructions and statements that have no operands, which are the same in the interior.
-        self._texts: dict[Step, str] = {}
+        #: Of instructions and statements without operands. The interior has most of them, too.
+        self._texts: dict[Instruction | Statement, str] = {}
+        #: By memory and dimension, as numbers of the launch.
+        self._limits: dict[Hashable, str] = {}
 
     def text(self, name: str) -> str:
         """A function with a loop per dimension."""
@@ -173,7 +176,7 @@ class _PassText:
         inner = [f"begin = min(max({first}, {low}), {high})", f"end = max(min({end}, {high}), begin)"]
         return [
             *(inner if not inside else [f"begin = end = {high}", f"if {' & '.join(inside)}:", *_indented(inner)]),
-            *self._items("begin", "end", interior.body),
+            *_renamed(self._items("begin", "end", interior.body)),
             "for side in range(2):",
             *_indented(self._items(f"{low} if side == 0 else end", f"begin if side == 0 else {high}", self._body)),
         ]
@@ -232,7 +235,7 @@ class _PassText:
         if instruction.operands or instruction.operation == "literal":
             value = self._value(instruction)
         else:
-            value = self._texts.get(number) or self._texts.setdefault(number, self._value(instruction))
+            value = self._texts.get(instruction) or self._texts.setdefault(instruction, self._value(instruction))
         line = f"v{number} = {value}"
         if need is None:
             return [line]
@@ -321,13 +324,20 @@ class _PassText:
 
     def _element(self, memory: Memory, dim: int, position: Affine) -> str:
         """A coordinate in a memory: of stencils and of elements, distances and constants are part of the text."""
-        axis, _, offset = position
+        axis, _, offset, limits = position
         if not (self._fixes_distances and is_fixed(memory, dim, position, self._num_divided)):
-            return self._coordinate(position)
-        return f"{offset}" if axis == NO_AXIS else f"(c{axis} + {offset})" if offset else f"c{axis}"
+            text = self._coordinate(position)
+        else:
+            text = f"{offset}" if axis == NO_AXIS else f"(c{axis} + {offset})" if offset else f"c{axis}"
+        if limits is None:
+            return text
+        key = memory.key, dim, limits
+        if key not in self._limits:
+            self._limits[key] = ", ".join(map(self._number, limits))
+        return f"limited({text}, {self._limits[key]})"
 
     def _coordinate(self, position: Affine) -> str:
-        axis, step, offset = position
+        axis, step, offset, _ = position
         number = self._number(offset)
         if axis == NO_AXIS:
             return number
@@ -365,6 +375,11 @@ class _LastText(_PassText):
 
 def _identity(fold: Fold) -> str:
     return literal(fold.identity.tobytes(), fold.value.dtype)
+
+
+def _renamed(lines: list[str]) -> list[str]:
+    """With other names for the values of items: numba takes long for names that have several values."""
+    return [re.sub(r"\bv(?=\d+\b)", "w", line) for line in lines]
 
 
 def _indented(lines: list[str]) -> list[str]:

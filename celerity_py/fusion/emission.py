@@ -197,33 +197,43 @@ class _PassText:
         return f"{function}({', '.join((*arguments, *(['at'] if self._pass.folds else [])))})"
 
     def _visits(self, name: str, tile: Tile) -> list[str]:
-        """The items of a thread: a tile without conditions, or one item after the other."""
-        rows, last, is_wide = tile.rows, self._num_divided - 1, tile.columns > 1
-        rows_left = f"end{last - 1} - c{last - 1}" if last else "1"
-
-        folds = " folds," if self._pass.folds else ""
-
-        def visit(struct: str, column: str, columns: int = 1) -> str:
-            coordinates = ", ".join(column if dim == last else f"c{dim}" for dim in range(len(self._pass.box)))
-            kind = f"{rows}, {columns}, {'true' if columns > 1 else 'false'}"
-            return f"visit_rows<{kind}>({rows_left}, {name}_{struct}{{l,{folds} {coordinates}}});"
-
-        vectors = visit("items" if self._interior is None else "inner", "x.begin", tile.columns)
+        """The items of a thread: a tile of the interior or without conditions, or one item after the other."""
+        last, is_wide = self._num_divided - 1, tile.columns > 1
         column = "column" if is_wide else "x.begin"
-        others = visit("items", column)
-        lines = []
-        if self._interior is not None:
-            heights = [rows if dim == last - 1 else 1 for dim in range(last)]
-            ends = [", ".join(one) for one in self._inner_ends]
-            within = [f"within(c{dim}, {height}, {ends[dim]})" for dim, height in enumerate(heights)]
-            lines = [f"const bool is_inner = {' && '.join(within) or 'true'};"]
-            inner = f"is_inner && within({column}, 1, {ends[last]})"
-            others = f"if({inner}) {{ {visit('inner', column)} }} else {{ {others} }}"
+        if self._interior is None:
+            lines = [f"if(x.are_wide) {{ {self._visit(name, tile, 'x.begin')} }}"] if is_wide else []
+            others = self._visit(name, tile._replace(columns=1), column)
+        else:
+            within = [
+                f"within(c{dim}, {tile.rows if dim == last - 1 else 1}, {', '.join(self._inner_ends[dim])})"
+                for dim in range(last)
+            ]
+            columns = "x.are_wide" if is_wide else f"within(x.begin, 1, {', '.join(self._inner_ends[last])})"
+            inner = self._visit(name, tile, "x.begin", "inner")
+            lines = [f"if({' && '.join((*within, columns))}) {{ {inner} }}"]
+            others = self._visit_rows_one_by_one(name, tile, column)
         if is_wide:
-            condition = "x.are_wide" if self._interior is None else "is_inner && x.are_wide"
-            lines.append(f"if({condition}) {{ {vectors} }}")
-            others = f"else CELERITY_EACH_COLUMN(x) {{ {others} }}"
-        return ["{", *(f"  {line}" for line in (*lines, others)), "}"]
+            others = f"CELERITY_EACH_COLUMN(x) {{ {others} }}"
+        return ["{", *(f"  {line}" for line in (*lines, f"else {{ {others} }}" if lines else others)), "}"]
+
+    def _visit(self, name: str, tile: Tile, column: str, struct: str = "items", row: str = "") -> str:
+        """The call for a tile. Those of the interior are whole."""
+        last = self._num_divided - 1
+        names = {last: column, **({last - 1: row} if row else {})}
+        coordinates = ", ".join(names.get(dim, f"c{dim}") for dim in range(len(self._pass.box)))
+        items = f"{name}_{struct}{{l,{' folds,' if self._pass.folds else ''} {coordinates}}}"
+        rows = tile.rows if last else 1
+        kind = f"{rows}, {tile.columns}, {'true' if tile.columns > 1 else 'false'}"
+        if struct == "inner":
+            return f"{items}(tile_of<{kind}, true>{{{rows}}});"
+        return f"visit_rows<{kind}>({f'end{last - 1} - c{last - 1}' if last else '1'}, {items});"
+
+    def _visit_rows_one_by_one(self, name: str, tile: Tile, column: str) -> str:
+        """Few items lie at the border, and their text is long."""
+        last, single = self._num_divided - 1, Tile()
+        if tile.rows == 1 or last == 0:
+            return self._visit(name, single, column)
+        return f"CELERITY_EACH_ROW({last - 1}, {tile.rows}) {{ {self._visit(name, single, column, row='row')} }}"
 
 
 class _LastText:

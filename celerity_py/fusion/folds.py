@@ -36,7 +36,7 @@ _LEAST_CPU_ITEMS: Final = 16 * 1024
 #: Threads of a GPU for each row: those of a warp, or of a block for long rows.
 _FEW_LANES: Final = 32
 _MANY_LANES: Final = 256
-_LONG_ROW: Final = 16 * 1024
+_LONG_ROW: Final = 8 * 1024
 
 #: The elements of empty arrays, by the operation and the dtype.
 _IDENTITIES: Final[dict[str, Callable[[np.dtype[Any]], Any]]] = {

@@ -16,15 +16,6 @@
 #define CELERITY_ROWS(lanes) \
 	const int lane = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); \
 	if(lane >= (lanes)) { return; }
-// The items of a row that a thread has.
-#define CELERITY_LANES(dim, low, high, lanes) \
-	CELERITY_UNROLL_LANES for(coordinate c##dim = static_cast<coordinate>(low) + lane, end##dim = static_cast<coordinate>(high); c##dim < end##dim; \
-	    c##dim += (lanes))
-#ifdef __CUDACC__
-#define CELERITY_UNROLL_LANES _Pragma("unroll 4")
-#else
-#define CELERITY_UNROLL_LANES
-#endif
 
 namespace fused {
 
@@ -63,6 +54,15 @@ CELERITY_ITEM T join_threads(T value) {
 	return values[0];
 }
 #endif
+
+// Calls `visit(column, tile)` for the items that a lane has in its row: `Together` at once, which load before they store.
+template <int Together, int Lanes, typename Visit>
+CELERITY_ITEM void visit_lane(int lane, int64 low, int64 high, const Visit& visit) {
+	coordinate column = static_cast<coordinate>(low) + lane;
+	const coordinate end = static_cast<coordinate>(high);
+	CELERITY_ROLLED for(; end - column > (Together - 1) * Lanes; column += Together * Lanes) { visit(column, tile_of<1, Together, false, true, Lanes>{1}); }
+	CELERITY_ROLLED for(; column < end; column += Lanes) { visit(column, tile_of<1, 1, false, true>{1}); }
+}
 
 // Stores the number of a block behind the first element of a memory, in which there is place for `Parts` blocks. Those that the grid lacks change nothing.
 template <typename Join, int Parts, typename T>

@@ -34,16 +34,18 @@
 #define CELERITY_ITEMS CELERITY_UNROLL for(int r = 0; r < Tile::rows; ++r) if(tile.has(r)) CELERITY_UNROLL for(int k = 0; k < Tile::columns; ++k)
 // The columns of a thread one by one.
 #define CELERITY_EACH_COLUMN(x) CELERITY_ROLLED for(coordinate column = x.begin; column < x.end; ++column)
+// The rows of a tile one by one.
+#define CELERITY_EACH_ROW(dim, rows) CELERITY_ROLLED for(coordinate row = c##dim; row < end##dim && row < c##dim + (rows); ++row)
 
 namespace fused {
 
 using coordinate = CELERITY_COORDINATE;
 
-// Rows are `Columns` items long. If they are wide, the addresses of vectors are aligned, and elements lie next to each
-// other. Tiles at the end of a chunk that are not whole have `count` rows.
-template <int Rows, int Columns, bool IsWide, bool IsWhole>
+// Rows are `Columns` items long, `Apart` columns from each other. If they are wide, the addresses of vectors are aligned,
+// and elements lie next to each other. Tiles at the end of a chunk that are not whole have `count` rows.
+template <int Rows, int Columns, bool IsWide, bool IsWhole, int Apart = 1>
 struct tile_of {
-	static constexpr int rows = Rows, columns = Columns;
+	static constexpr int rows = Rows, columns = Columns, apart = Apart;
 	static constexpr bool is_wide = IsWide;
 	int count;
 	CELERITY_MEMBER bool has(int row) const { return IsWhole || row < count; }
@@ -54,6 +56,11 @@ CELERITY_ITEM int64 distance(coordinate position, int64 stride) { return static_
 
 CELERITY_ITEM bool inside(coordinate position, int64 low, int64 high) {
 	return position >= static_cast<coordinate>(low) && position < static_cast<coordinate>(high);
+}
+// The coordinate from `least` to `most` that is nearest.
+CELERITY_ITEM coordinate limited(coordinate position, int64 least, int64 most) {
+	const coordinate low = static_cast<coordinate>(least), high = static_cast<coordinate>(most);
+	return position < low ? low : position > high ? high : position;
 }
 // Whether so many coordinates that begin with `position` are inside.
 CELERITY_ITEM bool within(coordinate position, int count, int64 low, int64 high) {
@@ -110,7 +117,7 @@ struct window {
 				load_wide(row + distance(column, sizeof(T)), items[i]);
 			} else {
 				CELERITY_UNROLL
-				for(int at = begin; at < end; ++at) { items[i][at - begin] = *reinterpret_cast<const T*>(row + distance(column + at, stride)); }
+				for(int at = begin; at < end; ++at) { items[i][at - begin] = *reinterpret_cast<const T*>(row + distance(column + at * Tile::apart, stride)); }
 			}
 		}
 	}
@@ -158,7 +165,7 @@ struct results {
 				}
 			} else {
 				CELERITY_UNROLL
-				for(int k = 0; k < Tile::columns; ++k) { *reinterpret_cast<T*>(row + distance(column + k, stride)) = items[r][k]; }
+				for(int k = 0; k < Tile::columns; ++k) { *reinterpret_cast<T*>(row + distance(column + k * Tile::apart, stride)) = items[r][k]; }
 			}
 		}
 	}

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS
-from celerity_py.fusion.lowering import Body, Instruction
+from celerity_py.fusion.lowering import Body, Instruction, Place
+from celerity_py.fusion.walks import Bound
 
 if TYPE_CHECKING:
     from celerity_py.fusion.coordinates import Box
-    from celerity_py.fusion.walks import Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,8 @@ def interior_of(body: Body, box: Box, num_axes: int, share: float = 0) -> Interi
     limits = list(box)
     truths: dict[int, bool] = {}
     for number, instruction in enumerate(body.instructions):
-        if instruction.operation != "inside":
-            continue
-        bounds: tuple[Bound, ...] = instruction.detail  # type: ignore[assignment]
-        if not all(0 <= bound.position.axis < num_axes for bound in bounds):
+        bounds = bounds_of(instruction)
+        if not bounds or not all(0 <= bound.position.axis < num_axes for bound in bounds):
             continue
         intervals = [(bound.position.axis, *_interval_of(bound)) for bound in bounds]
         outside = [one for one in intervals if not one[1] <= middle[one[0]] < one[2]]
@@ -58,13 +56,25 @@ def interior_of(body: Body, box: Box, num_axes: int, share: float = 0) -> Interi
     return Interior(tuple(limits), _folded(body, truths)) if truths else None
 
 
+def bounds_of(instruction: Instruction) -> tuple[Bound, ...]:
+    """The conditions of an instruction on coordinates; of a load, that none of its coordinates is beyond limits."""
+    if instruction.operation == "inside":
+        return instruction.detail  # type: ignore[return-value]
+    if not isinstance(instruction.detail, Place):
+        return ()
+    limited = [(position, position.limits) for position in instruction.detail.where]
+    return tuple(
+        Bound(position.without_limits(), limits[0], limits[1] + 1) for position, limits in limited if limits is not None
+    )
+
+
 def _share(part: Sequence[tuple[int, int]], whole: Box) -> float:
     return math.prod((b - a) / max(d - c, 1) for (a, b), (c, d) in zip(part, whole, strict=True))
 
 
 def _interval_of(bound: Bound) -> tuple[int, int]:
     """The items for which a bound holds, as a half-open interval along its axis."""
-    (axis, step, offset), low, high = bound
+    (axis, step, offset, _), low, high = bound
     assert axis != NO_AXIS
     if step > 0:
         return -((offset - low) // step), -((offset - high) // step)
@@ -90,7 +100,11 @@ def _folded(body: Body, known: dict[int, bool]) -> Body:
             elif not left:
                 known[number] = not decides
             instruction = replace(old, operands=left)
-        if number in known:
+        if isinstance(old.detail, Place):
+            if known.get(number):
+                where = tuple(position.without_limits() for position in old.detail.where)
+                instruction = replace(old, detail=replace(old.detail, where=where))
+        elif number in known:
             instruction = Instruction("literal", old.dtype, (), np.bool_(known[number]).tobytes())
         instructions.append(instruction)
     return Body(
@@ -98,4 +112,5 @@ def _folded(body: Body, known: dict[int, bool]) -> Body:
         {statement: same[value] for statement, value in body.values.items()},
         {statement: mask for statement, mask in body.masks.items() if known.get(mask) is not True},
         {number: need for number, need in body.needs.items() if known.get(need) is not True},
+        body.joined,
     )

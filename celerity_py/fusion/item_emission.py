@@ -9,12 +9,15 @@ import numpy as np
 
 from celerity_py.fusion.coordinates import NO_AXIS, Affine, Positions
 from celerity_py.fusion.folds import Fold
+from celerity_py.fusion.interiors import bounds_of
 from celerity_py.fusion.lowering import Body, Instruction, Place
 from celerity_py.fusion.memories import Table
 from celerity_py.fusion.ordering import steps_of
 from celerity_py.fusion.tiling import find_windows, is_fixed
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from celerity_py.fusion.launches import Launch
     from celerity_py.fusion.memories import Memory
     from celerity_py.fusion.nodes import Statement
@@ -32,7 +35,10 @@ def type_name(dtype: np.dtype[Any]) -> str:
 class ItemsText:
     """Writes the items of a pass that have the same instructions."""
 
-    def __init__(self, one: Pass, body: Body, launch: Launch, kernel: str, fixes_distances: bool) -> None:
+    def __init__(
+        self, one: Pass, body: Body, launch: Launch, kernel: str, fixes_distances: bool, *, are_apart: bool = False
+    ) -> None:
+        """`are_apart`: the items of a tile may be no neighbours."""
         self._pass = one
         self._body = body
         self._launch = launch
@@ -40,20 +46,21 @@ class ItemsText:
         self._fixes_distances = fixes_distances
         self._num_divided = one.num_divided
         self._steps = list(steps_of(one, body))
+        #: By memory and dimension, as numbers of the launch.
+        self._limits: dict[Hashable, str] = {}
         #: What a tile loads and stores at once.
-        self.windows = find_windows(body, self._steps, fixes_distances)
+        self.windows = find_windows(body, self._steps, fixes_distances, are_apart)
 
     def has_conditions(self) -> bool:
         """Whether items differ by their coordinates in what they do."""
-        return any(
-            isinstance(step, int) and self._body.instructions[step].operation == "inside" for step in self._steps
-        )
+        computed = (self._body.instructions[step] for step in self._steps if isinstance(step, int))
+        return any(bounds_of(instruction) for instruction in computed)
 
     def text(self, name: str, folds: str = "") -> str:
         """The struct: called with a tile, it computes the items of this tile. `folds`: type of what they combine."""
         items = [self._line(step) if isinstance(step, int) else self._store(step) for step in self._steps]
         dims = range(len(self._pass.box))
-        tiled = {self._num_divided - 1: "k", self._num_divided - 2: "r"}
+        tiled = {self._num_divided - 1: "k * Tile::apart", self._num_divided - 2: "r"}
         members = "".join(f" const coordinate {'b' if dim in tiled else 'c'}{dim};" for dim in dims)
         own = "".join(f"const coordinate c{dim} = b{dim} + {tiled[dim]}; " for dim in dims if dim in tiled)
         lines = [
@@ -176,15 +183,22 @@ class ItemsText:
 
     def _element(self, memory: Memory, dim: int, position: Affine, names: dict[int, str] | None = None) -> str:
         """A coordinate in a memory: of stencils and of elements, distances and constants are part of the text."""
-        axis, _, offset = position
+        axis, _, offset, limits = position
         self._launch.reach(position, self._pass.box)
         if not (self._fixes_distances and is_fixed(memory, dim, position, self._num_divided)):
-            return self._coordinate(position, names)
-        name = (names or {}).get(axis, f"c{axis}")
-        return f"{offset}" if axis == NO_AXIS else f"({name} + {offset})" if offset else name
+            text = self._coordinate(position, names)
+        else:
+            name = (names or {}).get(axis, f"c{axis}")
+            text = f"{offset}" if axis == NO_AXIS else f"({name} + {offset})" if offset else name
+        if limits is None:
+            return text
+        key = memory.key, dim, limits
+        if key not in self._limits:
+            self._limits[key] = ", ".join(map(self._launch.number, limits))
+        return f"limited({text}, {self._limits[key]})"
 
     def _coordinate(self, position: Affine, names: dict[int, str] | None = None) -> str:
-        axis, step, offset = position
+        axis, step, offset, _ = position
         self._launch.reach(position, self._pass.box)
         number = f"static_cast<coordinate>({self._launch.number(offset)})"
         if axis == NO_AXIS:

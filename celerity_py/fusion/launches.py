@@ -40,7 +40,7 @@ class Launch:
 
     def reach(self, position: Affine, box: Box) -> None:
         """The text computes a coordinate for the items of a box."""
-        low, high = position.bounds(box)
+        low, high = position.without_limits().bounds(box)
         self.largest = max(self.largest, abs(low), abs(high), abs(low - position.offset), abs(high - position.offset))
 
     def scalar(self, parameter: Parameter, dtype: np.dtype[Any]) -> int:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -61,6 +61,8 @@ class Body:
     masks: dict[Statement, int] = field(default_factory=dict)
     #: The conditions under which an item needs a load; none for those that it always does.
     needs: dict[int, int] = field(default_factory=dict)
+    #: Statements that need not store, since a later one stores their values, too.
+    joined: set[Statement] = field(default_factory=set)
 
 
 def lower(one: Pass) -> Body:
@@ -72,6 +74,7 @@ def lower(one: Pass) -> Body:
     lowering = _Lowering()
     for place, statement in enumerate(one.statements):
         lowering.add(statement, one, one.statements[:place])
+    lowering.join_stores(one.statements)
     lowering.find_needs()
     return lowering.body
 
@@ -113,7 +116,8 @@ class _Lowering:
             stack.pop()
             if isinstance(visit[0], Stored) or not self._changing.isdisjoint(needed):
                 self._changing.add(visit)
-            self._done[visit] = self._make(visit, items, [self._done[child] for child in needed], divided)
+            operands = [self._done[child] for child in needed]
+            self._done[visit] = self._make(visit, items, operands, divided, others)
         self.body.values[statement] = self._done[root]
 
     def _begin(self, items: Items) -> None:
@@ -126,6 +130,30 @@ class _Lowering:
             self._done.clear()
         self._changing.clear()
         self._context = context
+
+    def join_stores(self, statements: Sequence[Statement]) -> None:
+        """Let the last of some statements store alone, where the others store the same elements or some of them."""
+        by_place: dict[tuple[Hashable, Positions], list[Statement]] = {}
+        for statement in statements:
+            by_place.setdefault((statement.memory.key, statement.items().stored), []).append(statement)
+        for first, *others in by_place.values():
+            if not others or any(not _is_like_part_of(first, other) for other in others):
+                continue
+            self.body.values[others[-1]] = self._value_after([first, *others])
+            self.body.masks.pop(others[-1], None)
+            if first in self.body.masks:
+                self.body.masks[others[-1]] = self.body.masks[first]
+            self.body.joined.update((first, *others[:-1]))
+
+    def _value_after(self, statements: Sequence[Statement], number: int = -1) -> int:
+        """What an item has at one place behind statements; `number`: before them, if the first one has a condition."""
+        for place, statement in enumerate(statements):
+            value, mask = self.body.values[statement], self.body.masks.get(statement)
+            if mask is None or (place == 0 and number < 0):
+                number = value
+            else:
+                number = self._number(Instruction("merge", statement.memory.dtype, (mask, value, number)))
+        return number
 
     def find_needs(self) -> None:
         """Under which conditions items need loads: an element may be missing where they do not."""
@@ -185,7 +213,9 @@ class _Lowering:
         part: Visit = node.part, divided.inner
         return ([part, base] if divided.bounds else [part]), divided
 
-    def _make(self, visit: Visit, items: Items, operands: list[int], divided: Cut | None) -> int:
+    def _make(
+        self, visit: Visit, items: Items, operands: list[int], divided: Cut | None, others: Sequence[Statement]
+    ) -> int:
         node, coordinates = visit
         if isinstance(node, Compute):
             table = node.memory if isinstance(node, Gather) else None
@@ -199,11 +229,24 @@ class _Lowering:
             return self._number(Instruction("index", node.dtype, (), position))
         if isinstance(node, Load):
             place = Place(node, with_items(compose(node.positions, coordinates), items))
-            return self._number(Instruction("load", node.dtype, (), place))
+            return self._load(place, others)
         if divided is not None and divided.bounds:
             inside = self._condition(divided.bounds)
             return self._number(Instruction("merge", node.dtype, (inside, *operands)))
         return operands[0]
+
+    def _load(self, place: Place, others: Sequence[Statement]) -> int:
+        """What an item has stored there itself, or loads as it was before the pass: other items store elsewhere."""
+        load = place.load
+        storing: list[Statement] = []
+        if load.after in self.body.values:
+            before = others[: others.index(load.after) + 1]
+            storing = [one for one in before if one.memory.key == load.memory.key and one.items().stored == place.where]
+            place = Place(replace(load, after=None), place.where)
+        whole = [one for one, statement in enumerate(storing) if statement not in self.body.masks]
+        if whole:
+            return self._value_after(storing[whole[-1] :])
+        return self._value_after(storing, self._number(Instruction("load", load.dtype, (), place)))
 
     def _condition(self, bounds: tuple[Bound, ...]) -> int:
         return self._number(Instruction("inside", _BOOL, (), bounds))
@@ -213,3 +256,9 @@ class _Lowering:
         if number == len(self.body.instructions):
             self.body.instructions.append(instruction)
         return number
+
+
+def _is_like_part_of(first: Statement, second: Statement) -> bool:
+    """Whether the first statement stores all elements of the second one, by the same access."""
+    pairs = zip(first.items().box, second.items().box, strict=True)
+    return first.memory is second.memory and all(a <= c and d <= b for (a, b), (c, d) in pairs)

@@ -66,7 +66,7 @@ Region: TypeAlias = tuple[tuple[int, int, int], ...]
 
 def region_of(positions: Positions, box: Box) -> Region:
     """The elements at the items of a box."""
-    return tuple((*position.bounds(box), abs(position.step) or 1) for position in positions)
+    return tuple((*position.bounds(box), 1 if position.limits else abs(position.step) or 1) for position in positions)
 
 
 def common_region(first: Region, second: Region) -> Region:

@@ -143,11 +143,12 @@ class Statement:
         return self._choices
 
     def _make_items(self, dims: tuple[int, ...]) -> Items:
-        frame, box = [], []
+        is_single = self.memory.num_divided == 0  # as in a buffer without dimensions: a single item has it
+        frame, box = ([(1, 0)], [(0, 1)]) if is_single else ([], [])
         stored = [constant(position.offset) for position in self.positions]
         coordinates: list[Affine] = [constant(0)] * len(self.shape)
-        for place, dim in enumerate(dims):
-            axis, step, offset = self.positions[dim]
+        for place, dim in enumerate(dims, start=len(box)):
+            axis, step, offset, _ = self.positions[dim]
             extent = 1 if axis == NO_AXIS else self.shape[axis]
             lowest = min(offset, offset + step * (extent - 1))
             stride = abs(step) if extent > 1 else 1
@@ -158,7 +159,7 @@ class Statement:
             stored[dim] = Affine(place, stride, phase)
             if axis != NO_AXIS:
                 coordinates[axis] = Affine(place, 1, -low) if step > 0 else Affine(place, -1, extent - 1 + low)
-        num_divided = sum(dim < self.memory.num_divided for dim in dims)
+        num_divided = 1 if is_single else sum(dim < self.memory.num_divided for dim in dims)
         return Items(tuple(frame), tuple(box), tuple(coordinates), tuple(stored), num_divided)
 
 

@@ -32,7 +32,7 @@ class _Ordering:
     def steps(self) -> Iterator[Step]:
         for statement in self._pass.statements:
             yield from self._compute(self._body.values[statement])
-            for number in self._overwritten_by(statement):
+            for number in self._loads_from(statement.memory):  # as they were before the pass
                 yield from self._compute(number)
             if not self._is_in_vain(statement):
                 mask = self._body.masks.get(statement)
@@ -59,28 +59,18 @@ class _Ordering:
             self._done.add(number)
             yield number
 
-    def _overwritten_by(self, statement: Statement) -> list[int]:
-        """Loads of later statements that must come before this one stores."""
-        here = self._order[statement]
-        return [number for number, after in self._loads_from(statement.memory) if after < here]
-
-    def _loads_from(self, memory: Memory) -> list[tuple[int, int]]:
-        """The loads from a memory, each with the place of the statement that it comes after in this pass, or -1."""
+    def _loads_from(self, memory: Memory) -> list[int]:
         places = ((number, one.detail) for number, one in enumerate(self._body.instructions) if one.operation == "load")
-        return [
-            (number, self._order.get(place.load.after, -1))  # type: ignore[arg-type]
-            for number, place in places
-            if isinstance(place, Place) and place.load.memory.key == memory.key
-        ]
+        return [number for number, place in places if isinstance(place, Place) and place.load.memory.key == memory.key]
 
     def _is_in_vain(self, statement: Statement) -> bool:
-        """Whether a later statement stores all the same elements, and nothing loads them in between."""
-        here, items = self._order[statement], statement.items()
-        for later in self._pass.statements[here + 1 :]:
-            if later.memory.key != statement.memory.key or later.items().stored != items.stored:
-                continue
-            pairs = zip(items.box, later.items().box, strict=True)
-            if all(a >= c and b <= d for (a, b), (c, d) in pairs):
-                there = self._order[later]
-                return not any(here <= after < there for _, after in self._loads_from(statement.memory))
+        """Whether a later statement stores the same elements."""
+        if statement in self._body.joined:
+            return True
+        items = statement.items()
+        for later in self._pass.statements[self._order[statement] + 1 :]:
+            if later.memory.key == statement.memory.key and later.items().stored == items.stored:
+                pairs = zip(items.box, later.items().box, strict=True)
+                if all(a >= c and b <= d for (a, b), (c, d) in pairs):
+                    return True
         return False

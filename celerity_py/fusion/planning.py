@@ -203,7 +203,7 @@ class _Planner:
         shape = tuple(high - low for low, high in items.box)
         scratch = self._allocate(statement.value, tuple(low for low, _ in items.box), shape, items.num_divided)
         positions = [constant(low) for low, _ in items.box]
-        for (axis, step, _), stored in zip(statement.positions, items.stored, strict=True):
+        for (axis, step, *_), stored in zip(statement.positions, items.stored, strict=True):
             if axis != NO_AXIS:
                 low, high = items.box[stored.axis]
                 positions[stored.axis] = Affine(axis, 1, low) if step > 0 else Affine(axis, -1, high - 1)

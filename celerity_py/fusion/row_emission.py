@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _GRID_AXES = "xyz"
 #: Threads of a block.
 _THREADS = 256
+#: Items of a lane whose loads are on the way together; the second number is that of passes that store elements, too.
+#: On an H200, in us, sums of 4096 x 4096 float64 take 41 with 4 and 45 with 2, `apply` of conjugate gradients 113, 90.
+_TOGETHER, _TOGETHER_STORED = 4, 2
 
 
 class RowsText:
@@ -25,8 +28,9 @@ class RowsText:
         self._launch = launch
         self._kernel = kernel
         self._lanes = next(iter(one.folds)).lanes
-        self._items = ItemsText(one, lower(one), launch, kernel, fixes_distances)
+        self._items = ItemsText(one, lower(one), launch, kernel, fixes_distances, are_apart=True)
         self._dims = min(one.num_kept + 1, len(_GRID_AXES))
+        self._together = _TOGETHER if len(one.folds) == len(one.statements) else _TOGETHER_STORED
         self._block = (1, _THREADS // self._lanes, self._lanes)
         self._bounds = 0
 
@@ -43,8 +47,10 @@ class RowsText:
         lines = [
             f"{name}_folds folds{{{', '.join(map(identity_text, folds))}}};",
             *(f"CELERITY_SERIAL({dim}, {ends[dim]})" for dim in range(one.num_kept, last)),
-            f"CELERITY_LANES({last}, {ends[last]}, {self._lanes})",
-            f"visit_rows<1, 1, false>(1, {name}_items{{l, folds, {coordinates}}});",
+            f"const auto visit = [&](coordinate c{last}, const auto& tile) {{",
+            f"  {name}_items{{l, folds, {coordinates}}}(tile);",
+            "};",
+            f"visit_lane<{self._together}, {self._lanes}>(lane, {ends[last]}, visit);",
         ]
         for fold, place in folds.items():
             address = self._items.address(fold.memory, fold.items().stored)

@@ -101,16 +101,16 @@ def is_fixed(memory: Memory, dim: int, position: Affine, num_divided: int) -> bo
     return abs(position.offset) <= MAX_FIXED_DISTANCE and is_alike(memory, dim, position, num_divided)
 
 
-def find_windows(body: Body, steps: Sequence[Step], fixes_distances: bool) -> Windows:
+def find_windows(body: Body, steps: Sequence[Step], fixes_distances: bool, are_apart: bool = False) -> Windows:
     """The loads and stores of a pass that the items of a tile do together.
 
     Args:
         body: The instructions.
         steps: The instructions that items carry out, and the statements that store.
         fixes_distances: Whether the distances of stencils are part of the text.
+        are_apart: Whether the items of a tile may be no neighbours, which then share nothing.
 
-    All loads come first, and all stores last. So elements that an item loads after the same pass has stored them are
-    left out, and those that several statements store.
+    All loads come first, and all stores last. So elements that several statements store are left out.
     """
     storing = [step for step in steps if not isinstance(step, int)]
     computed = [step for step in steps if isinstance(step, int)]
@@ -118,7 +118,7 @@ def find_windows(body: Body, steps: Sequence[Step], fixes_distances: bool) -> Wi
     if not fixes_distances:
         return found
     num_divided = storing[0].items().num_divided
-    in_order = _in_order(body, storing)
+    in_order = _in_order(storing)
     numbers: dict[Hashable, int] = {}
     for number in computed:
         instruction = body.instructions[number]
@@ -126,9 +126,8 @@ def find_windows(body: Body, steps: Sequence[Step], fixes_distances: bool) -> Wi
             continue
         assert isinstance(instruction.detail, Place)
         load, where = instruction.detail.load, instruction.detail.where
-        is_first = number not in body.needs and load.after not in body.values
-        split = _split(load.memory, where, num_divided) if is_first else None
-        if split is None:
+        split = _split(load.memory, where, num_divided) if number not in body.needs else None
+        if split is None or (are_apart and split[2] != 0):
             found.num_single += any(position.axis == num_divided - 1 for position in where)
             continue
         base, row, column = split
@@ -146,11 +145,9 @@ def find_windows(body: Body, steps: Sequence[Step], fixes_distances: bool) -> Wi
     return found
 
 
-def _in_order(body: Body, storing: Sequence[Statement]) -> set[Statement]:
-    """Statements that store elements which others store too, or which an item loads behind them."""
-    loads = [one.detail.load for one in body.instructions if isinstance(one.detail, Place)]
-    loaded = {load.memory.key for load in loads if load.after in body.values}
-    found = {statement for statement in storing if statement.memory.key in loaded}
+def _in_order(storing: Sequence[Statement]) -> set[Statement]:
+    """Statements that store elements which others store too."""
+    found: set[Statement] = set()
     by_key: dict[Hashable, list[Statement]] = {}
     for statement in storing:
         by_key.setdefault(statement.memory.key, []).append(statement)
@@ -164,7 +161,9 @@ def _in_order(body: Body, storing: Sequence[Statement]) -> set[Statement]:
 def _split(memory: Memory, where: Positions, num_divided: int) -> tuple[Positions, int, int] | None:
     """A place without its distances along rows and columns, and these; None if neighbours do not lie in a row."""
     last = memory.ndim - 1
-    if memory.ndim != memory.num_divided or not is_fixed(memory, last, where[last], num_divided):
+    if memory.ndim == 0 or memory.ndim != memory.num_divided or any(position.limits for position in where):
+        return None
+    if not is_fixed(memory, last, where[last], num_divided):
         return None
     base = list(where)
     base[last] = Affine(num_divided - 1, 1, 0)

@@ -92,13 +92,14 @@ def _within(statement: Statement, positions: Positions, shape: Shape) -> Positio
     if len(shape) != len(statement.shape):
         return None
     inside = list(identity(len(shape)))
-    for (axis, step, offset), stored in zip(positions, statement.positions, strict=True):
-        if axis == NO_AXIS or (axis, step, offset) == stored:
-            if (axis, step, offset) != stored or (axis != NO_AXIS and shape[axis] > statement.shape[axis]):
+    for position, stored in zip(positions, statement.positions, strict=True):
+        axis, step, offset, limits = position
+        if axis == NO_AXIS or position == stored:
+            if position != stored or (axis != NO_AXIS and shape[axis] > statement.shape[axis]):
                 return None
             continue
         distance = offset - stored.offset
-        if (axis, step) != (stored.axis, 1) or stored.step != 1:
+        if (axis, step, limits) != (stored.axis, 1, None) or stored.step != 1:
             return None
         if not 0 <= distance <= statement.shape[axis] - shape[axis]:
             return None

@@ -57,7 +57,7 @@ def cut(node: Insert, coordinates: Positions, box: Box) -> Cut:
     """
     bounds: list[Bound] = []
     inner: list[Affine] = [constant(0)] * len(node.part.shape)
-    for here, (axis, step, offset) in zip(coordinates, node.positions, strict=True):
+    for here, (axis, step, offset, _) in zip(coordinates, node.positions, strict=True):
         extent = 1 if axis == NO_AXIS else node.part.shape[axis]
         stride = step if extent > 1 else 1
         low, high = here.bounds(box)

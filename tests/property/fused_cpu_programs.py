@@ -17,7 +17,8 @@ from pathlib import Path
 
 from celerity_py.cpu.compilation import compile_for_cpu
 from celerity_py.fusion.mistakes import NotTakenError
-from tests.property.fused_programs import Program, draw, report_differences, short_texts
+from tests.property.fused_functions import Program, draw, short_texts
+from tests.property.fused_programs import report_differences
 from tests.support.fused_cpu_kernels import make_cpu_kernel, run_on_cpu
 from tests.support.fused_kernels import copies, describe_difference, run_on_numpy
 

@@ -19,7 +19,8 @@ import numpy as np
 import celerity_py as celerity
 from celerity_py import access
 from celerity_py.errors import CelerityWarning
-from tests.property.fused_programs import Program, draw, report_differences, short_texts
+from tests.property.fused_functions import Program, draw, short_texts
+from tests.property.fused_programs import report_differences
 from tests.support.fused_kernels import Access, Result, copies, differing, run_on_numpy
 
 

@@ -49,7 +49,7 @@ def _ignore_overlaps(patch: pytest.MonkeyPatch) -> None:
 
 
 def _load_late(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(celerity_py.fusion.ordering._Ordering, "_overwritten_by", lambda self, statement: [])
+    patch.setattr(celerity_py.fusion.ordering._Ordering, "_loads_from", lambda self, memory: [])
 
 
 def _forget_what_was_overwritten(patch: pytest.MonkeyPatch) -> None:

@@ -225,6 +225,22 @@ def parts_are_stored_after_the_whole(chunk: Any, u: Any, v: Any) -> None:
     u[chunk.box.shrink(1, 1)] *= 2
 
 
+@case(U, V, Access(U.array))
+def parts_are_stored_by_another_access(chunk: Any, u: Any, v: Any, same: Any) -> None:
+    u[chunk.box] = v[chunk.box]
+    same[chunk.box.shrink(1, 1)] *= 2
+
+
+@case(U, V)
+def parts_of_parts_and_what_was_there(chunk: Any, u: Any, v: Any) -> None:
+    box, inner = chunk.box, chunk.box.shrink(1, 2)
+    u[inner] *= 3
+    u[box] += v[box]
+    u[inner.shift(0, 1)] -= v[inner]
+    u[inner] = u[inner] * 0.5
+    v[box] = u[box] + 1
+
+
 @case(U)
 def an_empty_box_stores_nothing(chunk: Any, u: Any) -> None:
     empty = chunk.box & chunk.box.shift(6, 0)
@@ -309,3 +325,14 @@ def arrays_among_the_arguments(chunk: Any, u: Any, places: Any, weights: Any, ta
     for weight in weights:
         u[b] += table[-1:, :1] * weight
     u[b] += (u[b][:, None, None, :] * table[None, :, :, None]).max(axis=(1, 2))
+
+
+@case(U, Access(np.array(3.0)), Access(np.array([1.0, 2.0, 4.0]), element_ndim=1), Access(np.zeros((), "i4")))
+def buffers_without_dimensions(chunk: Any, u: Any, total: Any, pair: Any, count: Any) -> None:
+    b = chunk.box
+    u[b] = u[b] * total[()] + pair[()][2]
+    pair[()][0] = total[()]
+    total[()] = np.floor(u[b]).max() + u[2, 3]
+    count[...] = (u[b] > pair[()][1]).sum()
+    pair[()][1:] = u[4, 3:5]
+    u[b.shift(1, 0)] -= pair[()][:1]

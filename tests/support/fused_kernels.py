@@ -116,7 +116,8 @@ def run_on_numpy(function: Callable[..., Any], box: Box, arguments: Sequence[Any
             views.append(Reducer(one.array.reshape(port.shape), port, owner))
         elif isinstance(one, Access):
             accessed = one.box or Box([0] * len(one.shape), one.shape)
-            base = one.array[accessed.slices]
+            where: Any = (*accessed.slices, ...)
+            base = one.array[where]
             base.flags.writeable = one.writable
             record = records[id(one.array)]
             views.append(View(base, accessed, accessed, one.declared, one.writable, record, owner))
@@ -190,7 +191,7 @@ def placed(arrays: Sequence[Array], draws: random.Random | None) -> list[Memory]
     shift = draws.randrange(4) if draws else 0
     found: dict[int, Memory] = {}
     for array in arrays:
-        row = array.shape[-1] * array.itemsize
+        row = array.shape[-1] * array.itemsize if array.shape else array.itemsize
         address, padding = shift * array.itemsize % 16, -row % 16
         if draws is None:
             address, padding = 0, 0

@@ -120,13 +120,45 @@ def test_two_accesses_of_one_buffer_are_one_memory() -> None:
     assert len(make_kernel(function, BOX, Access(field), Access(field.copy())).passes) == 1
 
 
+def test_statements_of_the_same_elements_store_once() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box] = 4 * v[chunk.box]
+        for shift in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+            inside = chunk.box & chunk.box.shift(*shift)
+            u[inside] -= v[inside.shift(-shift[0], -shift[1])]
+
+    kernel = _make(function)
+    assert (len(kernel.passes), _loads(kernel), _stores(kernel), _items(kernel).count("if (v")) == (1, 5, 1, 4)
+
+
+def test_a_part_before_the_whole_is_no_store_of_its_own() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        u[chunk.box.shrink(1, 1)] = v[chunk.box.shrink(1, 1)]
+        u[chunk.box] *= 2
+
+    kernel = _make(function)
+    assert (len(kernel.passes), _loads(kernel), _stores(kernel)) == (1, 2, 1)
+
+
 def test_statements_with_smaller_boxes_are_masked_in_the_same_pass() -> None:
     def function(chunk: Any, u: Any, v: Any) -> None:
         u[chunk.box] = v[chunk.box]
-        u[chunk.box.shrink(1, 1)] *= 2
+        v[chunk.box.shrink(1, 1)] *= 2
 
     kernel = _make(function)
     assert (len(kernel.passes), _loads(kernel), _items(kernel).count("if (v")) == (1, 1, 1)
+
+
+def test_an_edge_that_is_repeated_takes_one_load_per_point() -> None:
+    def function(chunk: Any, u: Any, v: Any) -> None:
+        near = v.padded(chunk.box, 2, mode="edge")
+        rows, columns = chunk.box.shape
+        u[chunk.box] = near[:rows, :columns] + near[4:, 4:] + near[2:-2, 2:-2]
+
+    kernel = make_kernel(
+        function, Box((0, 0), (9, 10)), Access(np.zeros((9, 10), "f4")), Access(np.ones((9, 10), "f4"))
+    )
+    assert (_loads(kernel), _items(kernel).count("limited(")) == (3, 6)
 
 
 def test_statements_far_from_each_other_are_passes_of_their_own() -> None:
@@ -239,13 +271,13 @@ def test_what_is_overwritten_unread_is_not_stored() -> None:
     assert _stores(_make(function)) == 2
 
 
-def test_what_is_read_before_it_is_overwritten_is_stored() -> None:
+def test_what_is_read_before_it_is_overwritten_needs_no_store() -> None:
     def function(chunk: Any, u: Any, v: Any, w: Any) -> None:
         u[chunk.box.shrink(1, 1)] = 5
         v[chunk.box] = u[chunk.box]
         u[chunk.box] = w[chunk.box]
 
-    assert _stores(_make(function)) == 3
+    assert _stores(_make(function)) == 2
 
 
 def test_chunks_of_one_structure_share_a_text() -> None:
@@ -309,8 +341,8 @@ def test_most_items_of_a_padded_array_need_no_conditions() -> None:
     fields = [Access(np.zeros((40, 90), "f4")) for _ in range(2)]
     kernel = make_kernel(function, Box((0, 0), (40, 90)), *fields)
     (inner,) = re.findall(r"struct \w+_inner .*?\n};\n", kernel.text, flags=re.DOTALL)
-    assert "if (v" in _items(kernel)
-    assert "inside(" not in inner
+    assert "limited(" in _items(kernel)
+    assert "limited(" not in inner
     assert inner.count("w0.at(") == 4
     (one,) = kernel.passes
     assert one.wide_bounds is not None

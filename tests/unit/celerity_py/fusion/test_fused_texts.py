@@ -48,7 +48,7 @@ def test_fused_text_has_the_bits_of_numpy(name: str, compiled: tuple[ctypes.CDLL
 @pytest.mark.parametrize(
     ("module", "rule", "without", "name"),
     [
-        (celerity_py.fusion.tiling, "_in_order", set(), "parts_are_stored_after_the_whole"),
+        (celerity_py.fusion.tiling, "_in_order", set(), "parts_are_stored_by_another_access"),
         (celerity_py.fusion.planning, "_store_at_different_items", False, "rows_and_columns_that_cross"),
     ],
 )
