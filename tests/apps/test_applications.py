@@ -33,15 +33,15 @@ RUNS = {
     "convolution --replay": ["--size", "67", "--passes", "7", "--replay"],
     "jacobi": ["--size", "41", "--tolerance", "0.5", "--check-every", "10"],
     "jacobi, an odd number of further steps": ["--size", "41", "--tolerance", "0.5", "--check-every", "7"],
-    "conjugate_gradient": ["--size", "41"],
-    "conjugate_gradient --replay": ["--size", "41", "--check-every", "3", "--replay"],
-    "conjugate_gradient, up to the last step": ["--size", "67", "--tolerance", "0", "--steps", "35"],
     "rsim_pattern": ["--size", "53", "--steps", "25"],
     "rsim": ["--patches", "150", "--steps", "40"],
     "rsim --replay": ["--patches", "150", "--steps", "40", "--replay"],
 }
-# Results of these in float32 are compared with float64, within the errors that their source states.
+# Compared within the errors that their source states: results in float32 with float64, or sums in another order.
 ROUNDED_RUNS = {
+    "conjugate_gradient": ["--size", "41"],
+    "conjugate_gradient, replayed": ["--size", "41", "--check-every", "3", "--replay"],
+    "conjugate_gradient, up to the last step": ["--size", "67", "--tolerance", "0", "--steps", "35"],
     "nbody": ["--bodies", "131", "--steps", "20"],
     "nbody, some of many": ["--bodies", "4099", "--steps", "2"],
     "nbody, replayed": ["--bodies", "131", "--steps", "21", "--replay"],
@@ -111,7 +111,7 @@ def test_an_application_notices_a_replay_that_writes_nothing(run: str) -> None:
 CHECKPOINTED = {
     "wave_sim": (["--size", "131", "--steps", "40"], ["--steps", "61"], "Verified: bit-identical"),
     "nbody": (["--bodies", "131", "--steps", "10"], ["--steps", "15"], "Verified: within"),
-    "conjugate_gradient": (["--size", "41", "--steps", "40"], ["--steps", "1000"], "Verified: bit-identical"),
+    "conjugate_gradient": (["--size", "41", "--steps", "40"], ["--steps", "1000"], "Verified: within"),
 }
 # Runs the application that is its first argument, with a signal after each question for one.
 WITH_SIGNAL = """
@@ -242,10 +242,19 @@ def test_an_application_that_is_measured_prints_one_line_of_figures(app: str) ->
     assert figures["us_per_step"] in figures["batches_us_per_step"]
 
 
-def test_a_solver_takes_the_steps_of_numpy_on_four_ranks() -> None:
-    result = _run("conjugate_gradient", "--size", "41", "--check-every", "3", "--verify", ranks=4, devices="cpu:1")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("Verified: bit-identical to plain NumPy.") == 1
+def test_a_solver_has_the_same_bits_on_one_rank_and_on_four(tmp_path: Path) -> None:
+    results = []
+    for ranks, devices in ((1, "cpu:3"), (4, "cpu:1")):
+        folder = tmp_path / str(ranks)
+        arguments = ["--size", "41", "--steps", "60", "--checkpoint", str(folder), "--checkpoint-every", "60"]
+        result = _run("conjugate_gradient", *arguments, "--verify", ranks=ranks, devices=devices)
+        assert result.returncode == 0, result.stdout + result.stderr
+        (checkpoint,) = folder.iterdir()
+        # A file per rank and buffer, which has its rows.
+        rows = {name: [np.load(path) for path in sorted(checkpoint.glob(f"{name}.*.npy"))] for name in "xrp"}
+        assert [len(parts) for parts in rows.values()] == [ranks] * 3
+        results.append({name: np.concatenate(parts).tobytes() for name, parts in rows.items()})
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -116,7 +116,6 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "matmul": lambda: _application("matmul", "MULTIPLY_SOURCE", "multiply", "1,8,4"),
     "nbody": lambda: _application("nbody", "ACCELERATION_SOURCE NBODY_STEP_SOURCE", "nbody_step"),
     "rsim": lambda: _application("rsim", "RSIM_SOURCE", "advance_light"),
-    "conjugate_gradient": lambda: _application("conjugate_gradient", "SOURCE", "advance"),
 }
 
 
