@@ -181,11 +181,11 @@ class View(HolderRecord, Generic[Element]):
         parts = list(padding.sources(grown, self._buffer.box, modes))
         for _, source in parts:
             if not self._covers(source):
-                raise out_of_bounds(
-                    self._owner,
-                    f"{use} with halo={halo!r} and mode={mode!r}. The array takes {show(source)}, outside of the "
-                    f"declared region {show(self._declared or self.box)}. {padding.remedy_of(modes)}",
-                )
+                declared = show(self._declared or self.box)
+                where = f"The array takes {show(source)}, outside of the declared region {declared}."
+                text = f"{use} with halo={halo!r} and mode={mode!r}. {where} {padding.remedy_of(modes)}"
+                error = out_of_bounds(self._owner, text)
+                raise error
         shape = (*grown.shape, *self._buffer.dtype.shape)
         result = np.empty_like(self._base, shape=shape, order="C")  # calls CuPy for its arrays
         if "constant" in (modes or (mode,)):
