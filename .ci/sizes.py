@@ -32,8 +32,9 @@ from pathlib import PurePosixPath
 # The thread of a short kernel carries out the executor's loop, and short operations wait without a thread: 225 lines of
 # the executor, for a tenth of the switches between threads. Small messages travel with their pilots in 155 lines.
 # Batches of plain loops, as graphs, take 220 lines of the scheduler, 145 of the executor, and 40 that bind tests.
+# The loop inside of a long plain loop takes 20 lines of the scheduler.
 # Limits of coordinates, stores that are joined, and items of rows that load together: 125 lines of celerity_py.
-BUDGETS = {"scheduler": 10240, "executor": 15730, "celerity_py": 31195}
+BUDGETS = {"scheduler": 10265, "executor": 15730, "celerity_py": 31195}
 ENDINGS = {".py", ".cpp", ".hpp", ".cuh", ".js", ".css", ".html"}
 OWNERS_OF_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 COMMENT_MARKS = ("//", "/*", "*", "<!--")

@@ -99,6 +99,13 @@ def test_a_fence_every_hundred_steps_leaves_most_of_them_to_the_template_of_the_
     assert all(number >= 270 for number in repeated), repeated
 
 
+@pytest.mark.parametrize("machine", [Settings(), Settings(num_devices=2), Settings(num_ranks=2)], ids=str)
+def test_a_wait_behind_many_steps_leaves_the_others_to_the_template_of_the_steps(machine: Settings) -> None:
+    frame: list[Step] = [*[*STEP] * 500, Epoch()]
+    _, first, *_, last = run(machine, [Epoch()], *[frame] * 6, reports=False)
+    assert min(first, last) >= 980
+
+
 def test_fewer_tasks_than_a_loop_needs_are_planned() -> None:
     assert run(Settings(), [*STEP] * 4, [OTHER], [*STEP] * 4) == [0, 0, 0]
 

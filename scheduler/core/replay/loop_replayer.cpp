@@ -114,9 +114,10 @@ void loop_replayer::plan_and_search(const std::shared_ptr<task>& submitted) {
 	m_planner.plan(submitted);
 	if(m_credit < max_credit) ++m_credit;
 	if(m_is_pausing) m_is_pausing = m_credit < max_credit / 4;
-	if(m_planner.is_holding_back() || m_is_pausing) return m_search.restart(0);
-	if(find_known(digest)) return;
-	if(const auto period = m_stream.period(); period != m_search.period()) return m_search.restart(period);
+	const auto period = period_to_search();
+	if(m_planner.is_holding_back() || (m_is_pausing && period < tasks_per_look)) return m_search.restart(0);
+	if(!m_is_pausing && find_known(digest)) return;
+	if(period != m_search.period()) return m_search.restart(period);
 	const auto now = m_graphs.position();
 	if(!m_search.add(submitted, digest, now)) return;
 	auto found = m_search.add_state(read_state(m_search.buffers()), now, m_graphs.instructions.settled());
@@ -125,6 +126,12 @@ void loop_replayer::plan_and_search(const std::shared_ptr<task>& submitted) {
 	m_templates.push_back({std::move(found)});
 	m_hope = max_loop_hope;
 	begin(m_templates.size() - 1);
+}
+
+// A long loop is known late, and its states may never come again, as where waits lie between many steps. Then the loop of the steps inside of it pays.
+std::size_t loop_replayer::period_to_search() const {
+	const auto period = m_stream.period(), inside = m_stream.shortest_period();
+	return period > max_preferred_period && inside != 0 ? inside : period;
 }
 
 program_state loop_replayer::read_state(const std::span<const buffer_id> buffers) {

@@ -88,6 +88,7 @@ class loop_replayer {
 	/// Whether a template begins behind the latest task.
 	bool find_known(std::uint64_t digest);
 	bool prefers_search(const loop_template& known);
+	std::size_t period_to_search() const;
 	program_state read_state(std::span<const buffer_id> buffers);
 	void begin(std::size_t place);
 	void drop(std::size_t place);

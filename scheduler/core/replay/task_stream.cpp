@@ -54,25 +54,36 @@ void task_stream::add(const std::uint64_t digest) {
 	auto& last = m_last[digest];
 	at(m_size) = {digest, last};
 	last = m_size;
-	if(m_num_repeated > 0 && at(m_size - m_period).digest == digest) {
-		++m_num_repeated;
+	if(goes_on(m_longest)) {
+		++m_longest.num_tasks;
 	} else {
-		find_period();
+		find_longest();
 	}
+	follow_nearest();
 }
 
 // The place from where the longest way back is equal. A task that comes once per repetition settles it; one that comes often has several places.
-void task_stream::find_period() {
-	m_num_repeated = 0;
+void task_stream::find_longest() {
+	m_longest = {};
 	auto candidate = at(m_size).previous;
 	for(unsigned i = 0; i < max_candidates && candidate != 0 && m_size - candidate <= max_period; ++i) {
 		std::size_t length = 0;
 		while(length < max_period && length < candidate && at(candidate - length).digest == at(m_size - length).digest) ++length;
-		if(length > m_num_repeated) {
-			m_num_repeated = length;
-			m_period = m_size - candidate;
-		}
+		if(length > m_longest.num_tasks) m_longest = {m_size - candidate, length};
 		candidate = at(candidate).previous;
+	}
+}
+
+void task_stream::follow_nearest() {
+	const auto nearest = at(m_size).previous;
+	const auto distance = nearest != 0 && m_size - nearest <= max_period ? m_size - nearest : 0;
+	const bool is_known = goes_on(m_nearest);
+	if(distance != 0 && (!is_known || distance < m_nearest.period)) {
+		m_nearest = {distance, 1};
+	} else if(is_known) {
+		++m_nearest.num_tasks;
+	} else {
+		m_nearest = {};
 	}
 }
 

@@ -25,7 +25,9 @@ class task_stream {
 
 	void add(std::uint64_t digest);
 	/// The latest tasks repeat those so many before; 0: they do not, or too few of them.
-	std::size_t period() const { return m_num_repeated >= m_period && m_num_repeated >= min_repeated ? m_period : 0; }
+	std::size_t period() const { return m_longest.settled(); }
+	/// The same with the nearest such tasks: those of the inner loop, where a long loop has another one inside.
+	std::size_t shortest_period() const { return m_nearest.settled(); }
 
   private:
 	/// A loop of fewer tasks in all is over before it pays.
@@ -33,6 +35,13 @@ class task_stream {
 	/// Earlier places of a task that are compared.
 	static constexpr unsigned max_candidates = 8;
 	static constexpr std::size_t num_kept = 2 * max_period;
+
+	/// So many of the latest tasks equal those a period before.
+	struct repetition {
+		std::size_t period = 0;
+		std::size_t num_tasks = 0;
+		std::size_t settled() const { return num_tasks >= period && num_tasks >= min_repeated ? period : 0; }
+	};
 
 	struct entry {
 		std::uint64_t digest = 0;
@@ -42,11 +51,14 @@ class task_stream {
 	std::vector<entry> m_latest; ///< of task n at n modulo num_kept
 	std::unordered_map<std::uint64_t, std::uint64_t> m_last; ///< task by digest
 	std::uint64_t m_size = 0;
-	std::size_t m_period = 0;
-	std::size_t m_num_repeated = 0; ///< so many of the latest tasks equal those a period before
+	repetition m_longest;
+	repetition m_nearest;
 
 	entry& at(const std::uint64_t number) { return m_latest[number % num_kept]; }
-	void find_period();
+	/// Whether the latest task equals that a period before.
+	bool goes_on(const repetition& known) { return known.num_tasks > 0 && at(m_size - known.period).digest == at(m_size).digest; }
+	void find_longest();
+	void follow_nearest();
 };
 
 } // namespace celerity
