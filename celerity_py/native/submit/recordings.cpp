@@ -155,8 +155,9 @@ void submitter::replay(recorded_tasks& tasks, const nb::list& submissions, const
 	const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame.ptr()))));
 	const std::uint64_t site = m_table.number_line(code.ptr(), PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame.ptr())), times);
 	if(tasks.entries.empty()) return;
-	for(const auto& known : tasks.entries) {
-		if(m_deep != tasks.program()) note_writes(known.node);
+	const auto program = tasks.program();
+	if(m_deep != program) {
+		for(const auto& known : tasks.entries) note_writes(known.node);
 	}
 	const std::uint64_t at_once = std::max(tasks_between_pauses / tasks.tasks_per_repetition(), min_repetitions_between_pauses);
 	for(std::uint64_t done = 0; done < times; done += at_once) {

@@ -53,21 +53,9 @@ def test_host_transport_sends_from_host_memory() -> None:
     cluster.finish().verify()
 
 
-def test_direct_transport_needs_no_host_memory() -> None:
-    cluster = Cluster(num_ranks=2, direct=True)
-    buffer = cluster.buffer(8)
-    cluster.kernel(8).write(buffer, one_to_one()).submit()
-    cluster.kernel(8).read(buffer, all_()).submit()
-    for rank in range(2):
-        graph = cluster.instructions(rank)
-        assert graph.all("send").one()["source"][0] == 2
-        assert graph.all("receive").one()["destination"][0] == 2
-        assert graph.all("alloc", allocation=lambda name: name[0] == 1).is_empty()
-    cluster.finish().verify()
-
-
-def test_messages_that_reach_devices_need_no_host_memory() -> None:
-    cluster = Cluster(num_ranks=2, messages_reach_devices=True)
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_transfers_between_devices_need_no_host_memory(is_direct: bool) -> None:
+    cluster = Cluster(num_ranks=2, direct=is_direct, messages_reach_devices=not is_direct)
     buffer = cluster.buffer(8)
     cluster.kernel(8).write(buffer, one_to_one()).submit()
     cluster.kernel(8).read(buffer, all_()).submit()
